@@ -1,0 +1,257 @@
+"""A report: what was analysed, how the time was spent, what was found. Plain data, no trace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from nsysdoctor.errors import UsageError
+
+FORMAT = "nsysdoctor-report"
+FORMAT_VERSION = 1
+
+Level = Literal["high", "medium", "low", "info"]
+State = Literal["found", "passed", "skipped", "failed"]
+Basis = Literal["measured", "geometry", "inferred"]
+Quantity = int | float | str | None
+
+LEVELS: tuple[Level, ...] = ("high", "medium", "low", "info")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that ran work in the trace; figures are null where the export does not tell."""
+
+    device: int
+    name: str
+    memory_bandwidth_bytes_per_s: int | None = None
+    sm_count: int | None = None
+    clock_hz: int | None = None
+    compute_capability: str | None = None
+    total_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Rows of one table that cannot be, and why they were left out."""
+
+    table: str
+    reason: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class TraceInfo:
+    """One analysed export."""
+
+    path: str
+    rank: int | None
+    host: str | None
+    nsys_version: str | None
+    schema_version: str | None
+    gpus: list[Gpu]
+    rows: dict[str, int]
+    dropped: list[Dropped]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The stretch of time that every ratio of a saving refers to."""
+
+    start_ns: int
+    end_ns: int
+    basis: Literal["all", "steady", "given"]
+
+    @property
+    def span_ns(self) -> int:
+        """Returns the window's length in ns."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The iterations that were recognised, and how long the steady ones took."""
+
+    count: int
+    steady_count: int
+    basis: Literal["nvtx", "period"]
+    label: str
+    median_ns: int
+    p90_ns: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of the trace: startup, warmup, steady, evaluation, checkpoint or tail."""
+
+    trace: int
+    phase: str
+    start_ns: int
+    end_ns: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class DeviceBudget:
+    """Every nanosecond of one device's span, in exactly one bucket."""
+
+    trace: int
+    device: int
+    name: str
+    span_ns: int
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    utilization_ratio: float
+    busy_ratio: float
+    kernel_work_ns: int
+    start_ns: int = 0
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class IdleCause:
+    """How much of a device's idle time has one cause."""
+
+    trace: int
+    device: int
+    cause: str
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number a gate can hold against a limit, and its value in each steady step."""
+
+    trace: int
+    device: int | None
+    metric: str
+    unit: Literal["ns", "bytes", "ratio", "count"]
+    value: float
+    steps: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """All launches of one kernel on one device."""
+
+    trace: int
+    device: int
+    name: str
+    short: str
+    category: str
+    dtype: str
+    library: str
+    bound: str
+    basis: str
+    count: int
+    total_ns: int
+    median_ns: int
+    share_ratio: float
+    rate_bytes_per_s: float | None
+    peak_ratio: float | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A place in the trace that shows the finding."""
+
+    start_ns: int
+    end_ns: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One failing state on one subject, with its cause, cure and price."""
+
+    rule: str
+    level: Level
+    subject: str
+    trace: int
+    device: int | None
+    title: str
+    message: str
+    why: str
+    fix: str
+    ecosystem: str
+    example: dict[str, str]
+    count: int
+    saving_ns: int | None
+    saving_low_ns: int | None
+    saving_high_ns: int | None
+    saving_ratio: float | None
+    basis: Basis
+    facts: dict[str, Quantity]
+    evidence: list[Evidence]
+    evidence_total: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one rule ended."""
+
+    rule: str
+    state: State
+    reason: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something the reader must know to trust the numbers: a capture fault or an assumption."""
+
+    trace: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a renderer or a gate needs to know about one analysis."""
+
+    tool_version: str
+    traces: list[TraceInfo]
+    window: Window
+    steps: Steps | None
+    devices: list[DeviceBudget]
+    idle_causes: list[IdleCause]
+    findings: list[Finding]
+    combined_saving_ns: int
+    combined_saving_ratio: float
+    outcomes: list[Outcome]
+    phases: list[Phase] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    kernels: list[KernelRow] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+
+    def to_json(self) -> str:
+        """Returns the report as JSON text; equal reports give equal text."""
+        order = ("format", "format_version")
+        data = asdict(self)
+        head = {key: data.pop(key) for key in order}
+        return json.dumps(head | data, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def read_report(text: str) -> Report:
+    """Returns the report that `to_json` wrote; raises UsageError for anything else."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        report = TypeAdapter(Report).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"the file is no nsysdoctor report ({place or 'JSON'}: {first['msg']})",
+            "make one with: nsysdoctor report run.sqlite -o report.json",
+        ) from error
+    if report.format != FORMAT or report.format_version > FORMAT_VERSION:
+        raise UsageError(
+            f"the report has format {report.format} {report.format_version}",
+            f"this nsysdoctor reads {FORMAT} up to {FORMAT_VERSION}; make the report anew",
+        )
+    return report
