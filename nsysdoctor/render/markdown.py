@@ -1,0 +1,108 @@
+"""The report as Markdown: short enough for a pull request or a chat."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from nsysdoctor.render import words
+from nsysdoctor.report import DeviceBudget, Finding, Report
+from nsysdoctor.units import count_text, ns_text, ratio_text
+
+
+def literal(text: str, width: int = 300) -> str:
+    """Returns text that every Markdown dialect shows as it is, in one line of limited length.
+
+    Letters that Markdown, GitHub (mentions, maths) or HTML could read get a backslash or become
+    an entity; control and direction characters become a question mark.
+    """
+    line = "".join(
+        "?" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char
+        for char in words.shorten(text, width)
+    )
+    return "".join(_escaped(char) for char in line)
+
+
+def _escaped(char: str) -> str:
+    if char in "<>&@|":
+        return f"&#{ord(char)};"
+    return f"\\{char}" if char in "\\`*_[]#~$" else char
+
+
+def _fence(code: str) -> str:
+    """A fence longer than any run of backticks inside."""
+    longest = run = 0
+    for char in code:
+        run = run + 1 if char == "`" else 0
+        longest = max(longest, run)
+    return "`" * max(3, longest + 1)
+
+
+def _budgets(report: Report) -> Iterator[str]:
+    yield "| device | utilization | compute | communication | copy | idle | idle from |"
+    yield "|---|--:|--:|--:|--:|--:|---|"
+    for device in report.devices:
+        cells = [literal(words.device_label(report, device.trace, device.device), 60)]
+        cells.append(ratio_text(device.utilization_ratio))
+        cells += [_part(value, device) for value in words.buckets_ns(device)]
+        cells.append(literal(_causes(report, device)))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _part(value_ns: int, device: DeviceBudget) -> str:
+    return ratio_text(value_ns / device.span_ns) if device.span_ns else "–"
+
+
+def _causes(report: Report, device: DeviceBudget) -> str:
+    causes = words.causes_of(report, device)[:3]
+    return ", ".join(
+        f"{words.cause_label(cause.cause)} {ns_text(cause.idle_ns)}" for cause in causes
+    )
+
+
+def _finding(report: Report, rank: int, finding: Finding) -> Iterator[str]:
+    title = literal(finding.title, 120)
+    yield f"{rank}. **{title}** ({finding.level}, {words.saving_text(finding)})  "
+    place = literal(words.place_text(report, finding), 120)
+    yield f"   {place}: {literal(finding.message)}"
+    cure = words.cure_text(finding)
+    if cure:
+        yield f"   *Cure:* {literal(cure)}"
+
+
+def _example(finding: Finding) -> Iterator[str]:
+    good = finding.example.get("good", "").strip()
+    if good:
+        fence = _fence(good)
+        yield from ("", "<details><summary>What the first cure looks like</summary>", "")
+        yield from (fence, good[:2000], fence, "", "</details>")
+
+
+def _limits(report: Report) -> Iterator[str]:
+    rows = [
+        ("Not judged", words.skipped_text(report)),
+        ("Broken rules", words.failed_text(report)),
+        ("Left out", words.dropped_text(report)),
+    ]
+    rows += [("Note", note) for note in words.notes_text(report)]
+    yield from (f"- {head}: {literal(text, 400)}" for head, text in rows if text)
+
+
+def render_markdown(report: Report, *, top: int = 5) -> str:
+    """Returns a short Markdown text: headline, budget table, `top` findings, what was not judged.
+
+    Names are data: whatever they hold is shown, never read as Markdown or HTML.
+    """
+    findings = words.to_act_on(report.findings)
+    names = ", ".join(words.trace_label(report, index) for index in range(len(report.traces)))
+    lines = [f"### nsysdoctor: {literal(names, 120)}", ""]
+    lines += [f"**{words.utilization_text(report)}.** {literal(words.cure_headline(report))}", ""]
+    lines += [*_budgets(report), ""]
+    for rank, finding in enumerate(findings[:top], 1):
+        lines += _finding(report, rank, finding)
+    if len(findings) > top:
+        lines += ["", f"…and {count_text(len(findings) - top)} more."]
+    best = words.first_cure(report)
+    lines += _example(best) if best is not None else ()
+    lines += ["", *_limits(report), "", f"{literal(words.window_text(report))}."]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,251 @@
+"""Words that every renderer shares: labels of buckets, causes, devices, savings and skips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from nsysdoctor.report import DeviceBudget, Evidence, Finding, IdleCause, Outcome, Report
+from nsysdoctor.units import count_text, ns_text, ratio_text
+
+BUCKETS = ("compute", "communication", "copy", "idle")
+
+CAUSES: dict[str, str] = {
+    "input_wait": "waiting for input",
+    "blocking_copy": "blocking copy",
+    "synchronization": "synchronization",
+    "launch": "launching work",
+    "host_code": "host code",
+    "os_wait": "waiting in the OS",
+    "allocation": "memory allocation",
+    "module_load": "loading code",
+    "copy_queue": "copy engine queue",
+    "dependency": "another operation",
+    "communication": "communication",
+    "profiler": "the profiler itself",
+    "unknown": "unknown",
+}
+
+
+def cause_label(cause: str) -> str:
+    """Returns a cause in words; a cause of a newer release keeps its own name."""
+    return CAUSES.get(cause, cause.replace("_", " "))
+
+
+def buckets_ns(device: DeviceBudget) -> tuple[int, int, int, int]:
+    """Returns the ns of compute, communication, copy and idle, in the order of `BUCKETS`."""
+    return (
+        device.compute_ns,
+        device.exposed_communication_ns,
+        device.exposed_copy_ns,
+        device.idle_ns,
+    )
+
+
+def shares(values: Sequence[int], cells: int) -> list[int]:
+    """Returns whole numbers of cells per value that add up to `cells`; a part never gets none.
+
+    Largest remainder, and one cell for each value above zero. All zeros give all zeros.
+    """
+    total = sum(values)
+    if total <= 0 or cells <= 0:
+        return [0] * len(values)
+    exact = [value * cells / total for value in values]
+    taken = [max(int(part), 1 if part > 0 else 0) for part in exact]
+    order = sorted(range(len(values)), key=lambda i: (taken[i] - exact[i], i))
+    for index in order[: max(0, cells - sum(taken))]:
+        taken[index] += 1
+    while sum(taken) > cells:
+        taken[max(range(len(taken)), key=lambda i: (taken[i], -i))] -= 1
+    return taken
+
+
+def trace_label(report: Report, trace: int) -> str:
+    """Returns a short name of one trace: its rank where known, else its file name."""
+    if not 0 <= trace < len(report.traces):
+        return f"trace {trace}"
+    info = report.traces[trace]
+    if info.rank is not None:
+        return f"rank {info.rank}"
+    return PurePath(info.path).name or f"trace {trace}"
+
+
+def device_label(report: Report, trace: int, device: int | None) -> str:
+    """Returns `GPU 0`, with the trace before it where there are several traces."""
+    place = "host" if device is None else f"GPU {device}"
+    return f"{trace_label(report, trace)}, {place}" if len(report.traces) > 1 else place
+
+
+def causes_of(report: Report, device: DeviceBudget) -> list[IdleCause]:
+    """Returns one device's idle causes, longest first."""
+    mine = [
+        cause
+        for cause in report.idle_causes
+        if (cause.trace, cause.device) == (device.trace, device.device) and cause.idle_ns > 0
+    ]
+    return sorted(mine, key=lambda cause: (-cause.idle_ns, cause.cause))
+
+
+def saving_text(finding: Finding) -> str:
+    """Returns `up to 812 ms (19.3 %)`, or says that the cure has no price."""
+    if finding.saving_ns is None:
+        return "not priced"
+    share = "" if finding.saving_ratio is None else f" ({ratio_text(finding.saving_ratio)})"
+    return f"up to {ns_text(finding.saving_ns)}{share}"
+
+
+def range_text(finding: Finding) -> str:
+    """Returns the low and high estimate of a saving, empty where both are the same."""
+    low, high = finding.saving_low_ns, finding.saving_high_ns
+    if low is None or high is None or low == high:
+        return ""
+    return f"between {ns_text(low)} and {ns_text(high)}"
+
+
+def to_act_on(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns the findings above info, in their order."""
+    return [finding for finding in findings if finding.level != "info"]
+
+
+def first_cure(report: Report) -> Finding | None:
+    """Returns the finding whose cure saves most, none where no cure has a price."""
+    priced = [finding for finding in to_act_on(report.findings) if finding.saving_ns]
+    return max(priced, key=lambda finding: finding.saving_ns or 0, default=None)
+
+
+def place_text(report: Report, finding: Finding) -> str:
+    """Returns the finding's subject, with trace and device where the subject leaves them open."""
+    parts = [trace_label(report, finding.trace)] if len(report.traces) > 1 else []
+    device = f"GPU {finding.device}"
+    if finding.device is not None and device not in finding.subject:
+        parts.append(device)
+    return f"{finding.subject} ({', '.join(parts)})" if parts else finding.subject
+
+
+def cure_text(finding: Finding) -> str:
+    """Returns the first paragraph of the cure, with the code it announces."""
+    parts = [part for part in finding.fix.split("\n\n") if part.strip()]
+    if not parts:
+        return ""
+    lead = " ".join(parts[0].split())
+    if lead.endswith(":") and len(parts) > 1:
+        return f"{lead} {'; '.join(line.strip() for line in parts[1].strip().splitlines())}"
+    return lead
+
+
+def shorten(text: str, width: int) -> str:
+    """Returns text in one line of at most `width` characters, cut with an ellipsis."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: max(1, width - 1)].rstrip() + "…"
+
+
+def middle(text: str, width: int) -> str:
+    """Returns text with its middle cut out: names of kernels differ at both ends."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) * 2 // 3
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def utilization_text(report: Report) -> str:
+    """Returns the utilization of all devices in one phrase."""
+    ratios = sorted(device.utilization_ratio for device in report.devices)
+    if not ratios:
+        return "no GPU activity"
+    if len(ratios) == 1:
+        return f"GPU utilization {ratio_text(ratios[0])}"
+    low, high = ratio_text(ratios[0]), ratio_text(ratios[-1])
+    spread = low if low == high else f"{low} to {high}"
+    return f"GPU utilization {spread} on {len(ratios)} GPUs"
+
+
+def cure_headline(report: Report) -> str:
+    """Returns what the best cure saves and what all cures save, in a sentence or two."""
+    best = first_cure(report)
+    if best is None:
+        if to_act_on(report.findings):
+            return "The cures of the findings have no price in time."
+        return "Nothing found that is worth curing."
+    head = f"{best.title}: the cure saves {saving_text(best)}."
+    if sum(1 for finding in report.findings if finding.saving_ns) < 2:
+        return head
+    total = f"{ns_text(report.combined_saving_ns)} ({ratio_text(report.combined_saving_ratio)})"
+    return f"{head} All cures together save up to {total}."
+
+
+def window_text(report: Report) -> str:
+    """Returns the window that ratios of savings refer to, with the steps inside."""
+    basis = {"all": "the whole capture", "steady": "the steady steps", "given": "the given window"}
+    text = f"Savings refer to {basis[report.window.basis]}, {ns_text(report.window.span_ns)}"
+    steps = report.steps
+    if steps is None:
+        return text + "; no iterations recognised"
+    medians = f"median {ns_text(steps.median_ns)}, p90 {ns_text(steps.p90_ns)}"
+    return f"{text}; {count_text(steps.steady_count)} of {steps.count} steps steady, {medians}"
+
+
+_FLAG = re.compile(r"--[a-z][a-z-]*(?:=[^\s,;)]+(?:,[^\s;)]+)*)?")
+
+
+def flags(reasons: Iterable[str]) -> str:
+    """Returns the nsys options that reasons name, each once; `--trace` values are united."""
+    merged: dict[str, dict[str, None]] = {}
+    for reason in reasons:
+        for flag in _FLAG.findall(reason):
+            name, _, value = flag.partition("=")
+            parts = merged.setdefault(name, {})
+            parts.update(dict.fromkeys(part for part in value.rstrip(".").split(",") if part))
+    return " ".join(
+        name if not values else f"{name}={','.join(values)}" for name, values in merged.items()
+    )
+
+
+def skipped(report: Report) -> list[Outcome]:
+    """Returns the rules that could not be judged, by name."""
+    return sorted(
+        (outcome for outcome in report.outcomes if outcome.state == "skipped"),
+        key=lambda outcome: outcome.rule,
+    )
+
+
+def skipped_text(report: Report) -> str:
+    """Returns one sentence on what could not be judged and what to record; empty if all was."""
+    outcomes = skipped(report)
+    if not outcomes:
+        return ""
+    names = ", ".join(outcome.rule for outcome in outcomes)
+    wanted = flags(outcome.reason for outcome in outcomes)
+    return f"{names}; record with {wanted}" if wanted else names
+
+
+def failed_text(report: Report) -> str:
+    """Returns one sentence on rules that broke; empty if none did."""
+    return "; ".join(f"{o.rule} ({o.reason})" for o in report.outcomes if o.state == "failed")
+
+
+def dropped_text(report: Report) -> str:
+    """Returns one sentence on rows that cannot be and were left out; empty if none were."""
+    parts = []
+    for index, trace in enumerate(report.traces):
+        prefix = f"{trace_label(report, index)}: " if len(report.traces) > 1 else ""
+        parts += [
+            f"{prefix}{count_text(drop.rows)} {drop.table} rows ({drop.reason})"
+            for drop in trace.dropped
+        ]
+    return "; ".join(parts)
+
+
+def notes_text(report: Report) -> list[str]:
+    """Returns the capture notes, with the trace before each where there are several."""
+    many = len(report.traces) > 1
+    return [
+        f"{trace_label(report, note.trace)}: {note.text}" if many else note.text
+        for note in report.notes
+    ]
+
+
+def evidence_text(evidence: Evidence) -> str:
+    """Returns a place in the trace in words."""
+    length = ns_text(evidence.end_ns - evidence.start_ns)
+    return f"{ns_text(evidence.start_ns)} + {length}  {evidence.what}"
