@@ -172,3 +172,26 @@ def _paint(first: Ints, stop: Ints, cells: int) -> Ints:
 def nearest_before(sorted_times: Ints, at: Ints) -> Ints:
     """Returns for each time the index of the last entry not after it, -1 where there is none."""
     return (np.searchsorted(sorted_times, at, side="right") - 1).astype(np.int64)
+
+
+def overlay(left: Spans, right: Spans) -> tuple[Spans, Ints, Ints]:
+    """Returns the pieces of `left` cut at the bounds of `right`, and the row of each in both.
+
+    Both are sorted and disjoint (empty intervals allowed on neither side). The second array
+    holds -1 where `right` covers nothing.
+    """
+    if not len(left.start):
+        return EMPTY, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    bounds = np.unique(np.concatenate((*left, *right)))
+    low, high = bounds[:-1], bounds[1:]
+    mine, other = _owner(left, low), _owner(right, low)
+    kept = mine >= 0
+    low, high, mine, other = low[kept], high[kept], mine[kept], other[kept]
+    return Spans(low, high), mine, other
+
+
+def _owner(disjoint: Spans, at: Ints) -> Ints:
+    if not len(disjoint.start):
+        return np.full(len(at), -1, dtype=np.int64)
+    index = np.searchsorted(disjoint.start, at, side="right") - 1
+    return np.where((index >= 0) & (at < disjoint.end[index]), index, -1).astype(np.int64)

@@ -121,3 +121,17 @@ def test_bounds_near_the_end_of_int64_stay_exact() -> None:
     merged = iv.union(spans([big, big + 49], [big + 20, big + 60]))
     assert merged.total_ns == 31
     assert iv.gaps(merged, big, big + 60).total_ns == 29
+
+
+@given(some_spans(), some_spans())
+def test_overlay_cuts_the_left_at_the_bounds_of_the_right(a: Spans, b: Spans) -> None:
+    a, b = iv.union(a), iv.union(b)
+    pieces, mine, other = iv.overlay(a, b)
+    assert pieces.total_ns == a.total_ns
+    assert (pieces.start[1:] >= pieces.end[:-1]).all()
+    for low, high, i, j in zip(*pieces, mine, other, strict=True):
+        assert a.start[i] <= low < high <= a.end[i]
+        if j >= 0:
+            assert b.start[j] <= low < high <= b.end[j]
+        else:
+            assert not bitmap(b)[low:high].any()

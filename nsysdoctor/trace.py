@@ -1,0 +1,110 @@
+"""A trace: one export, and every table made from it, each computed once."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nsysdoctor.errors import MissingTableError
+from nsysdoctor.ingest.reader import Export, Rows, open_export
+from nsysdoctor.ingest.schema import SOURCES, Source
+from nsysdoctor.table import Recipe, recipes
+from nsysdoctor.window import Request
+
+_SOURCES: dict[str, Source] = {f"{source.name}_rows": source for source in SOURCES}
+
+
+@cache
+def table_recipes() -> Mapping[str, Recipe]:
+    """Returns the recipes of every module in `nsysdoctor.tables`."""
+    package = importlib.import_module("nsysdoctor.tables")
+    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
+    return recipes(importlib.import_module(f"{package.__name__}.{name}") for name in names)
+
+
+class Trace:
+    """One export and its tables; owns the cache, dies with it."""
+
+    def __init__(self, export: Export, request: Request | None = None) -> None:
+        self.export = export
+        self.request = request or Request()
+        self._tables: dict[str, Any] = {}
+        self._missing: dict[str, MissingTableError] = {}
+        self._rows: dict[str, Rows] = {}
+
+    def table(self, name: str) -> Any:
+        """Returns the table of that name, computed at most once.
+
+        Raises MissingTableError, at most once computed as well, when the export lacks a table
+        that it is made from; the hint says how to record it.
+        """
+        if name in self._missing:
+            raise self._missing[name]
+        if name not in self._tables:
+            try:
+                self._tables[name] = self._make(name)
+            except MissingTableError as error:
+                self._missing[name] = error
+                raise
+        return self._tables[name]
+
+    def optional(self, name: str) -> Any | None:
+        """Returns the table, or None when the trace cannot give it."""
+        try:
+            return self.table(name)
+        except MissingTableError:
+            return None
+
+    def run(self, made: Recipe, params: Mapping[str, object] | None = None) -> Any:
+        """Returns what a recipe makes of this trace's tables, uncached."""
+        inputs = [
+            self.optional(name) if name in made.optional else self.table(name)
+            for name in made.needs
+        ]
+        return made.function(*inputs, **(params or {}))
+
+    def dropped(self) -> list[tuple[str, str, int]]:
+        """Returns (table, reason, rows) for all rows left out of the tables read so far."""
+        return [
+            (source, reason, count)
+            for source, rows in sorted(self._rows.items())
+            for reason, count in sorted(rows.dropped.items())
+        ]
+
+    def row_counts(self) -> dict[str, int]:
+        """Returns how many rows the main tables of the export hold."""
+        counts = {}
+        for name in ("kernel", "memcpy", "memset", "graph", "api", "nvtx", "osrt"):
+            source = _SOURCES[f"{name}_rows"]
+            table = self.export.table_of(source)
+            counts[name] = self.export.count(f'SELECT count(*) FROM "{table}"') if table else 0
+        return counts
+
+    def _make(self, name: str) -> Any:
+        if name == "request":
+            return self.request
+        if name == "strings":
+            return self.export.strings()
+        if name in _SOURCES:
+            return self._read(_SOURCES[name])
+        made = table_recipes().get(name)
+        if made is None:
+            known = ", ".join(sorted([*_SOURCES, *table_recipes()]))
+            raise LookupError(f"there is no table {name}; tables are: {known}")
+        return self.run(made)
+
+    def _read(self, source: Source) -> pd.DataFrame:
+        rows = self.export.read(source)
+        self._rows[source.name] = rows
+        return rows.frame
+
+
+def open_trace(path: str | Path, request: Request | None = None) -> Trace:
+    """Returns the trace at `path`; raises UnreadableTraceError when it cannot be read."""
+    return Trace(open_export(Path(path)), request)
