@@ -1,0 +1,192 @@
+"""What programs share: start-up, steps, phases, a small network and a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sample_traces import kernels
+from sample_traces.cuda import Host
+from sample_traces.device import Stream
+from sample_traces.engine import Routine
+from sample_traces.hardware import Card
+from sample_traces.host import Process, Queue
+from sample_traces.program import Program
+from sample_traces.work import Copy, Kernel, upload
+
+MICROSECOND, MILLISECOND = 1_000, 1_000_000
+MIB = 1 << 20
+WARMUP_STEPS = 3
+PYTHON_NS = 6_000  # of a framework between two launches
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The kernels of one training step, by phase."""
+
+    forward: tuple[Kernel, ...]
+    backward: tuple[Kernel, ...]
+    update: tuple[Kernel, ...]
+
+    @property
+    def duration_ns(self) -> int:
+        """What the kernels of a step take one after another."""
+        return sum(kernel.duration_ns for kernel in self.kernels)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All kernels of a step."""
+        return self.forward + self.backward + self.update
+
+
+def cnn(card: Card, step_ns: int, layers: int = 5) -> Network:
+    """A small convolutional network whose step takes about the given time."""
+    update = tuple(sgd_update(card, 25_000_000) for _ in range(2))
+    rest = step_ns - sum(kernel.duration_ns for kernel in update)
+    count = 12 * MIB
+    relu = kernels.pointwise(card, "relu", count)
+    gradient = kernels.pointwise(card, "threshold_backward", count)
+    light = layers * (relu.duration_ns + gradient.duration_ns)
+    heavy = max(layers * 60_000, rest - light) / (3.0 * layers)
+    forward, backward = [], []
+    for layer in range(layers):
+        weight = 0.8 + 0.4 * layer / max(1, layers - 1)
+        forward += [kernels.convolution("fprop", round(heavy * weight)), relu]
+        conv = [kernels.convolution(kind, round(heavy * weight)) for kind in ("dgrad", "wgrad")]
+        backward += [gradient, *conv]
+    return Network(tuple(forward), tuple(backward), update)
+
+
+def sgd_update(card: Card, parameters: int) -> Kernel:
+    """One pass of a multi-tensor optimizer over many parameters."""
+    name = (
+        "void at::native::<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::"
+        "TensorListMetadata<(int)2>, at::native::<unnamed>::BinaryOpListAlphaFunctor<float, (int)2,"
+        " (int)2, (int)0>, std::plus<float>, float>(T1, T2, T3...)"
+    )
+    moved = 12 * parameters
+    return Kernel(
+        name,
+        kernels.memory_ns(card, moved, "multi_tensor"),
+        (320, 1, 1),
+        (512, 1, 1),
+        registers=40,
+        bytes=moved,
+    )
+
+
+def launch_all(
+    host: Host, stream: Stream, work: Sequence[Kernel], python_ns: int = PYTHON_NS
+) -> Routine[None]:
+    """Launch kernels one after another with a framework's time before each."""
+    for kernel in work:
+        yield from host.work(python_ns)
+        yield from host.launch(stream, kernel)
+
+
+def start_up(host: Host, device: int = 0, weights: int = 6) -> Routine[None]:
+    """Load the libraries, reserve memory and upload the weights once."""
+    stream = host.process.stream(device)
+    yield from host.call("cuInit", 1_200)
+    yield from host.free(device, 900_000)
+    for _ in range(2):
+        yield from host.load_library(2_400_000)
+    for number in range(weights):
+        yield from host.malloc(210_000)
+        yield from host.work(150_000)
+        yield from host.copy(stream, upload((4 + 3 * number) * MIB))
+        yield from host.synchronize_stream(stream)
+    yield from host.work(4_000_000)
+
+
+Body = Callable[[int], Routine[None]]
+
+
+def iterate(
+    host: Host, count: int, body: Body, *, text: str = "step {}", devices: Sequence[int] = (0,)
+) -> Routine[None]:
+    """Run steps: the first few warm up, the last one is the tail.
+
+    The last steady step and the last one end with a device synchronisation, as a loop that reads
+    its timer does, so that the end of the steady steps includes the work they queued.
+    """
+    for index in range(count):
+        phase = "warmup" if index < WARMUP_STEPS else "tail" if index == count - 1 else "steady"
+        with host.step(index, phase, text):
+            if index < WARMUP_STEPS:
+                yield from warm_up(host, index)
+            yield from body(index)
+            if index >= count - 2:
+                for device in devices:
+                    yield from host.synchronize_device(device)
+
+
+def warm_up(host: Host, index: int) -> Routine[None]:
+    """What first steps do once: the allocator fills, more device code is loaded."""
+    for _ in range(3 if index == 0 else 1):
+        yield from host.malloc(320_000)
+    if index == 0:
+        yield from host.load_library(3_100_000)
+
+
+@dataclass(slots=True)
+class Trainer:
+    """A process that trains: the main thread, the thread of the backward pass, its stream."""
+
+    program: Program
+    process: Process
+    main: Host
+    autograd: Host
+    stream: Stream
+
+    def backward(self, work: Routine[None]) -> Routine[None]:
+        """Have the second thread launch the backward pass while the main thread waits."""
+        yield from self.main.wait("pthread_cond_wait", self.autograd.start(work))
+
+    def train(self, network: Network, python_ns: int = PYTHON_NS) -> Routine[None]:
+        """Forward, backward and update of one step."""
+        main, stream = self.main, self.stream
+        with main.range("forward"):
+            yield from launch_all(main, stream, network.forward, python_ns)
+        with main.range("backward"):
+            yield from self.backward(launch_all(self.autograd, stream, network.backward, python_ns))
+        with main.range("optimizer"):
+            yield from launch_all(main, stream, network.update, python_ns)
+
+
+def trainer(program: Program, gpus: Sequence[int] = (0,)) -> Trainer:
+    """A training process on the given cards."""
+    process = program.process("python", gpus)
+    main, autograd = Host(process, "python"), Host(process, "pt_autograd_0")
+    return Trainer(program, process, main, autograd, process.stream())
+
+
+def loader(
+    job: Trainer,
+    batches: int,
+    produce_ns: Callable[[int], int],
+    *,
+    workers: int = 1,
+    ahead: int = 4,
+) -> Queue:
+    """A queue that worker processes fill with batches, each taking the given time."""
+    queue = job.program.queue(ahead)
+    for worker in range(workers):
+        process = job.program.process("pt_data_worker", ())
+        host = Host(process, "pt_data_worker")
+
+        def produce(host: Host = host, worker: int = worker) -> Routine[None]:
+            for batch in range(worker, batches, workers):
+                yield from host.os_call("read", 40_000)
+                yield from host.work(produce_ns(batch))
+                yield from queue.put()
+
+        job.program.start(host, produce())
+    return queue
+
+
+def copy_batch(host: Host, stream: Stream, batch: Sequence[Copy]) -> Routine[None]:
+    """Copy the tensors of a batch to the device."""
+    for copy in batch:
+        yield from host.work(12_000)
+        yield from host.copy(stream, copy)
