@@ -100,7 +100,7 @@ def _mapped(pairs: pd.DataFrame, cuda_device_rows: pd.DataFrame | None) -> Ints:
     known = cuda_device_rows.drop_duplicates(["pid", "cuda_id"])
     asked = pairs.assign(pid=pid_of(pairs["global_pid"]), cuda_id=pairs["ordinal"])
     found = asked.merge(known, "left", ["pid", "cuda_id"])["gpu_id"]
-    return found.fillna(-1).to_numpy(dtype=np.int64)
+    return np.asarray(found.fillna(-1), dtype=np.int64)
 
 
 def _free(used: Iterable[int]) -> int:

@@ -131,7 +131,7 @@ def ops(
 
 def _device(found: pd.DataFrame, places: pd.DataFrame) -> Ints:
     keys = ["global_pid", "ordinal"]
-    return found[keys].merge(places, "left", keys)["device"].to_numpy(dtype=np.int64)
+    return np.asarray(found[keys].merge(places, "left", keys)["device"], dtype=np.int64)
 
 
 def _name(
@@ -144,7 +144,7 @@ def _name(
         {"kind": found["kind"], "key": _name_keys(found, kernel_rows, memcpy_rows)}
     )
     known = op_names[["kind", "key"]].assign(code=np.arange(len(op_names)))
-    return asked.merge(known, "left", ["kind", "key"])["code"].to_numpy(dtype=np.int64)
+    return np.asarray(asked.merge(known, "left", ["kind", "key"])["code"], dtype=np.int64)
 
 
 @table

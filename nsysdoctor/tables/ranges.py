@@ -26,7 +26,8 @@ def range_names(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.DataFram
 def _texts(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> np.ndarray:
     text = nvtx_rows["text"].to_numpy(dtype=object)
     registered = strings.reindex(nvtx_rows["text_id"]).fillna("").to_numpy(dtype=object)
-    return np.where(text == "", registered, text)
+    texts: np.ndarray = np.where(text == "", registered, text)
+    return texts
 
 
 @table

@@ -20,7 +20,7 @@ from nsysdoctor.verbs import ALLOCATIONS, Verb
 
 MIN_STEPS = 4
 MIN_COVER_RATIO = 0.5
-MIN_WORK_RATIO = 0.3
+MIN_WORK_RATIO = 0.5
 MIN_PERIOD = 3
 """Fewer launches than this repeat by accident."""
 
@@ -114,7 +114,7 @@ def _from_ranges(
     usable = usable.assign(label=code[usable["text"].to_numpy()])
     called = submissions["called_ns"].to_numpy()
     low, high = int(called.min()), int(called.max()) + 1
-    best: tuple[tuple[int, float, int], Marks] | None = None
+    best: tuple[tuple[int, int, float], Marks] | None = None
     for (label, thread), rows in usable.groupby(["label", "thread"], sort=True):
         scored = _scored(rows, str(labels[label]), int(thread), submissions, (low, high))
         if scored is not None and (best is None or scored[0] > best[0]):
@@ -124,7 +124,7 @@ def _from_ranges(
 
 def _scored(
     rows: pd.DataFrame, label: str, thread: int, submissions: pd.DataFrame, span: tuple[int, int]
-) -> tuple[tuple[int, float, int], Marks] | None:
+) -> tuple[tuple[int, int, float], Marks] | None:
     """How well one group of ranges marks steps: named so, cover of the launches, outermost."""
     named = int(bool(_STEP.search(label))) - int(bool(_PART.search(label)))
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
