@@ -1,0 +1,246 @@
+"""A baseline: what k good runs measured, small enough to read and to keep in git."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from nsysdoctor.compare import RunValue, run_value
+from nsysdoctor.errors import UsageError
+from nsysdoctor.known import KnownFinding, findings_of_runs
+from nsysdoctor.metrics import METRIC_ORDER, Unit, report_metrics
+from nsysdoctor.report import Metric, Report, State
+
+FORMAT = "nsysdoctor-baseline"
+FORMAT_VERSION = 1
+DIGITS = 9
+
+Key = tuple[int, int | None, str]
+
+
+@dataclass(frozen=True)
+class DeviceName:
+    """A GPU that ran work, and which trace saw it."""
+
+    trace: int
+    device: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The circumstances under which numbers may be compared."""
+
+    devices: list[DeviceName]
+    tables: list[str]
+    window: str
+    steps: str
+    schemas: list[str]
+    rules: dict[str, State]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric on one device, over all runs."""
+
+    trace: int
+    device: int | None
+    metric: str
+    unit: Unit
+    runs: list[RunValue]
+
+    @property
+    def key(self) -> Key:
+        """Returns what identifies the series: trace, device, metric."""
+        return self.trace, self.device, self.metric
+
+    @property
+    def values(self) -> list[float]:
+        """Returns one value per run."""
+        return [run.value for run in self.runs]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What k runs of the same program measured. Holds no path, name or time of a run."""
+
+    tool_version: str
+    runs: int
+    setup: Setup
+    series: list[Series]
+    findings: list[KnownFinding]
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+
+    def to_json(self) -> str:
+        """Returns JSON text with one metric or finding a line, so that a diff in git reads well."""
+        parts = [f'"{key}": {_dump(value)}' for key, value in self._head()]
+        parts.append(f'"rules": {_lines([f"{_dump(k)}: {_dump(v)}" for k, v in self._rules()])}')
+        parts.append(_list("metrics", [_series_data(series) for series in self.series]))
+        parts.append(_list("findings", [_finding_data(finding) for finding in self.findings]))
+        return "{\n" + ",\n".join(parts) + "\n}\n"
+
+    def _head(self) -> list[tuple[str, object]]:
+        setup = self.setup
+        return [
+            ("format", self.format),
+            ("format_version", self.format_version),
+            ("tool_version", self.tool_version),
+            ("runs", self.runs),
+            ("devices", [asdict(device) for device in setup.devices]),
+            ("tables", setup.tables),
+            ("window", setup.window),
+            ("steps", setup.steps),
+            ("schemas", setup.schemas),
+        ]
+
+    def _rules(self) -> list[tuple[str, State]]:
+        return sorted(self.setup.rules.items())
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _lines(lines: list[str]) -> str:
+    return "{\n  " + ",\n  ".join(lines) + "\n }" if lines else "{}"
+
+
+def _list(name: str, rows: list[dict[str, object]]) -> str:
+    body = ",\n  ".join(_dump(row) for row in rows)
+    return f'"{name}": [\n  {body}\n ]' if rows else f'"{name}": []'
+
+
+def _series_data(series: Series) -> dict[str, object]:
+    data: dict[str, object] = {"trace": series.trace, "device": series.device}
+    data |= {"metric": series.metric, "unit": series.unit}
+    data["values"] = [_plain(run.value) for run in series.runs]
+    data["errors"] = [None if run.error is None else _plain(run.error) for run in series.runs]
+    data["blocks"] = [run.blocks for run in series.runs]
+    data["steps"] = [run.steps for run in series.runs]
+    return data
+
+
+def _finding_data(finding: KnownFinding) -> dict[str, object]:
+    data = asdict(finding)
+    del data["message"]
+    if finding.saving_ratio is not None:
+        data["saving_ratio"] = round(finding.saving_ratio, 6)
+    return data
+
+
+def _short(value: float) -> float:
+    """Nine digits: far below any noise, equal on both sides of a comparison, short in a file."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _plain(value: float) -> float:
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def make_baseline(reports: Sequence[Report], min_steps: int = 8) -> Baseline:
+    """Returns the baseline of one or more runs; raises UsageError when they do not belong together.
+
+    Runs of different GPUs, windows, step labels or devices are different programs.
+    """
+    if not reports:
+        raise UsageError("a baseline needs at least one run", "give traces or report.json files")
+    setups = [setup_of(report) for report in reports]
+    for place, setup in enumerate(setups, start=1):
+        _check_run(place, setup, setups[0])
+    return Baseline(
+        tool_version=reports[0].tool_version,
+        runs=len(reports),
+        setup=_common_setup(setups),
+        series=series_of_runs(reports, min_steps),
+        findings=findings_of_runs(reports),
+    )
+
+
+def _check_run(place: int, setup: Setup, first: Setup) -> None:
+    if not setup.devices:
+        raise UsageError(
+            f"run {place} holds no GPU activity", "a baseline needs runs in which a GPU worked"
+        )
+    for name in ("devices", "window", "steps"):
+        mine, others = getattr(setup, name), getattr(first, name)
+        if mine != others:
+            raise UsageError(
+                f"run {place} differs from run 1 in its {name}: "
+                f"{setup_text(mine)}, not {setup_text(others)}",
+                "make one baseline for each set-up",
+            )
+
+
+def setup_text(value: object) -> str:
+    """Returns a part of a set-up in words."""
+    if isinstance(value, list):
+        names = [f"{d.name}" if isinstance(d, DeviceName) else str(d) for d in value]
+        counted = {name: names.count(name) for name in names}
+        return ", ".join(f"{n} x {name}" for name, n in counted.items()) or "none"
+    return str(value) or "none"
+
+
+def setup_of(report: Report) -> Setup:
+    """Returns the circumstances of one run."""
+    devices = [DeviceName(d.trace, d.device, d.name) for d in report.devices if d.span_ns > 0]
+    tables = {name for trace in report.traces for name, rows in trace.rows.items() if rows}
+    steps = f"{report.steps.basis} {report.steps.label}".strip() if report.steps else "none"
+    if report.steps and report.steps.basis == "period":
+        steps = "period"  # its label is the name of a kernel, which may differ between runs
+    return Setup(
+        devices=sorted(devices, key=lambda d: (d.trace, d.device)),
+        tables=sorted(tables),
+        window=report.window.basis,
+        steps=steps,
+        schemas=sorted({trace.schema_version or "unknown" for trace in report.traces}),
+        rules={outcome.rule: outcome.state for outcome in report.outcomes},
+    )
+
+
+def _common_setup(setups: Sequence[Setup]) -> Setup:
+    """What holds in every run: tables that all have, rules that ran in all."""
+    first = setups[0]
+    tables = set(first.tables).intersection(*(setup.tables for setup in setups))
+    schemas = {schema for setup in setups for schema in setup.schemas}
+    names = sorted({rule for setup in setups for rule in setup.rules})
+    rules = {name: _worst_state([s.rules.get(name, "skipped") for s in setups]) for name in names}
+    return Setup(first.devices, sorted(tables), first.window, first.steps, sorted(schemas), rules)
+
+
+def _worst_state(states: Sequence[State]) -> State:
+    order: tuple[State, ...] = ("failed", "skipped", "found", "passed")
+    return min(states, key=order.index)
+
+
+def series_of_runs(reports: Sequence[Report], min_steps: int = 8) -> list[Series]:
+    """Returns the metrics that all runs have, each with one value and error per run."""
+    runs = [{(m.trace, m.device, m.metric): m for m in report_metrics(r)} for r in reports]
+    shared = set(runs[0]).intersection(*runs) if runs else set()
+    keys = sorted(shared, key=lambda k: (k[0], -1 if k[1] is None else k[1], METRIC_ORDER[k[2]]))
+    return [_series(key, runs, min_steps) for key in keys]
+
+
+def _series(key: Key, runs: Sequence[dict[Key, Metric]], min_steps: int) -> Series:
+    values = []
+    for run in runs:
+        metric = run[key]
+        lengths = _step_lengths(run, key) if metric.unit == "ratio" else None
+        value = run_value(metric.steps, lengths, metric.value, min_steps)
+        error = None if value.error is None else _short(value.error)
+        values.append(replace(value, value=_short(value.value), error=error))
+    return Series(*key, runs[0][key].unit, values)
+
+
+def _step_lengths(run: dict[Key, Metric], key: Key) -> list[float] | None:
+    trace, device, _ = key
+    lengths = run.get((trace, device, "step_ns")) or run.get((trace, None, "step_ns"))
+    return lengths.steps if lengths else None
+
+
+def read_baseline(text: str) -> Baseline:
+    """Returns the baseline that `to_json` wrote; raises UsageError for anything else."""
+    from nsysdoctor.baseline_file import parse_baseline
+
+    return parse_baseline(text)
