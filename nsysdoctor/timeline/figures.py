@@ -1,0 +1,150 @@
+"""Numbers behind the charts that only the trace holds: steps, copies, latencies, the roofline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.timeline.payload import CopyPoint, Figures, Roof, RoofPoint, StepMark
+from nsysdoctor.timeline.rows import Tables, ints, optional
+
+MOST_STEPS = 5000
+MOST_COPIES = 1500
+MOST_KERNELS = 300
+
+
+def figures(tables: Tables, origin_ns: int) -> Figures:
+    """Returns what the charts need; parts whose tables are missing are empty."""
+    edges, counts = _latencies(tables)
+    return Figures(
+        _steps(tables, origin_ns),
+        _copies(tables),
+        edges,
+        counts,
+        _roof_points(tables),
+        _roofs(tables),
+    )
+
+
+def _steps(tables: Tables, origin_ns: int) -> list[StepMark]:
+    steps = optional(tables, "steps")
+    if steps is None:
+        return []
+    return [
+        StepMark(int(step), int(start) - origin_ns, int(end) - origin_ns, str(phase))
+        for step, start, end, phase in zip(
+            steps["step"], steps["start_ns"], steps["end_ns"], steps["phase"], strict=True
+        )
+    ][:MOST_STEPS]
+
+
+def _memory(source: str, target: str) -> str:
+    ends = {source, target}
+    return next((kind for kind in ("pageable", "managed", "pinned") if kind in ends), "device")
+
+
+def _copies(tables: Tables) -> list[CopyPoint]:
+    copies = optional(tables, "copies")
+    if copies is None or not len(copies):
+        return []
+    frame = pd.DataFrame(
+        {
+            "direction": copies["direction"].astype(str),
+            "memory": _memory_kinds(copies),
+            "bytes": ints(copies, "bytes"),
+            "length": ints(copies, "end_ns") - ints(copies, "start_ns"),
+        }
+    )
+    frame = frame[(frame["bytes"] > 0) & (frame["length"] > 0)]
+    keys = ["direction", "memory", "bytes"]
+    grouped = frame.groupby(keys, sort=True)["length"].agg(["median", "size", "sum"]).reset_index()
+    top = grouped.sort_values(["sum", *keys], ascending=[False, True, True, True])
+    return [
+        CopyPoint(
+            str(row.direction),
+            str(row.memory),
+            int(row.bytes),
+            float(row.bytes * 1e9 / row.median),
+            int(row.size_),
+            int(row.sum_),
+        )
+        for row in top.head(MOST_COPIES)
+        .rename(columns={"size": "size_", "sum": "sum_"})
+        .itertuples()
+    ]
+
+
+_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device",
+          6: "managed"}  # fmt: skip
+
+
+def _memory_kinds(copies: pd.DataFrame) -> list[str]:
+    source = copies["src_kind"].map(_KINDS).fillna("unknown")
+    target = copies["dst_kind"].map(_KINDS).fillna("unknown")
+    return [_memory(a, b) for a, b in zip(source, target, strict=True)]
+
+
+def _latencies(tables: Tables) -> tuple[list[int], list[int]]:
+    """Histogram over five bins per decade from 100 ns to 100 s, without empty ends."""
+    launches = optional(tables, "launches")
+    if launches is None or not len(launches) or "latency_ns" not in launches:
+        return [], []
+    edges = np.unique(np.round(np.logspace(2, 11, 46)).astype(np.int64))
+    latency = np.clip(ints(launches, "latency_ns"), edges[0], edges[-1] - 1)
+    counts, _ = np.histogram(latency, edges)
+    used = np.flatnonzero(counts)
+    low, high = int(used[0]), int(used[-1]) + 1
+    return edges[low : high + 1].tolist(), counts[low:high].tolist()
+
+
+def _roofs(tables: Tables) -> list[Roof]:
+    devices, peaks = optional(tables, "devices"), optional(tables, "peaks")
+    roofs: list[Roof] = []
+    if devices is not None:
+        for device, rate in zip(
+            devices["device"], devices["memory_bandwidth_bytes_per_s"], strict=True
+        ):
+            if rate > 0:
+                roofs.append(Roof(int(device), "memory bandwidth", "memory", float(rate)))
+    if peaks is not None:
+        for device, dtype, rate in zip(
+            peaks["device"], peaks["dtype"], peaks["flops_per_s"], strict=True
+        ):
+            if rate > 0:
+                roofs.append(Roof(int(device), str(dtype), "compute", float(rate)))
+    return roofs
+
+
+def _roof_points(tables: Tables) -> list[RoofPoint]:
+    """One point per kernel name and device that has bytes and FLOPs: totals over its launches."""
+    kernels, ops = optional(tables, "kernels"), optional(tables, "ops")
+    names = optional(tables, "names")
+    if kernels is None or ops is None or names is None:
+        return []
+    if not {"op", "bytes", "flops"} <= set(kernels.columns):
+        return []
+    op = ints(kernels, "op")
+    frame = kernels[["category", "dtype", "bound", "bytes", "flops"]].astype(
+        {"category": str, "dtype": str, "bound": str, "bytes": float, "flops": float}
+    )
+    frame["name"], frame["device"] = ints(ops, "name")[op], ints(ops, "device")[op]
+    frame["length"] = (ints(ops, "end_ns") - ints(ops, "start_ns"))[op]
+    work = float(frame["length"].sum()) or 1.0
+    frame = frame[(frame["bytes"] > 0) & (frame["flops"] > 0) & (frame["length"] > 0)]
+    keys = ["device", "name", "category", "dtype", "bound"]
+    total = frame.groupby(keys, sort=True)[["bytes", "flops", "length"]].sum().reset_index()
+    total = total.sort_values(["length", *keys], ascending=[False] + [True] * 5)
+    full = names["full"].astype(str).to_numpy()
+    return [
+        RoofPoint(
+            str(full[row.name]),
+            str(row.category),
+            str(row.dtype),
+            str(row.bound),
+            int(row.device),
+            float(row.length / work),
+            float(row.flops / row.bytes),
+            float(row.flops * 1e9 / row.length),
+        )
+        for row in total.head(MOST_KERNELS).itertuples()
+    ]
