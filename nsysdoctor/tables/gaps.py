@@ -18,7 +18,10 @@ HTOD = 1
 _NEAR_NS = 10_000
 """An operation that starts this soon after another ended may have waited for it."""
 
-_UNKNOWN, _LAUNCH, _COPYING = CAUSE["unknown"], CAUSE["launch"], CAUSE["blocking_copy"]
+_HAND_OVER_NS = 200_000
+"""The longest time a device takes from an operation to the next of the same stream."""
+
+_UNKNOWN, _LAUNCH = CAUSE["unknown"], CAUSE["launch"]
 
 
 class Pieces(NamedTuple):
@@ -59,7 +62,6 @@ def gap_causes(
     op_category: pd.Series[str],
     launches: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
-    call_cause: Ints | None = None,
     thread_states: dict[int, States] | None = None,
     memcpy_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
@@ -68,17 +70,15 @@ def gap_causes(
     Columns: gap, device, start_ns, end_ns, cause (code into `CAUSES`), thread, api (row of the
     call the host stood in, -1 none), sorted by gap and start.
 
-    The operation that ends a gap tells what was waited for. If its call came after the gap
+    The operation that ends a gap tells what was waited for. If its call ended after the gap
     began, the host was late: what its thread did until then is the cause, followed by the
-    launch itself. If the call came before, the operation waited for another one.
+    launch itself. If the call ended before, the operation waited for another one.
     """
     start, end, op = (gaps[c].to_numpy() for c in ("start_ns", "end_ns", "op"))
-    call, called = _calls(op, launches, api)
-    late = (call >= 0) & (called > start)
-    host_end = np.where(late, np.minimum(called, end), start)
+    call, returned = _calls(op, launches, api)
+    late = (call >= 0) & (returned > start)
+    host_end = np.where(late, np.minimum(returned, end), start)
     cause = np.where(late, _LAUNCH, _waited_for(start, end, call, ops, op, op_category))
-    if api is not None and call_cause is not None:
-        cause = _staged(cause, start, end, call, api, call_cause)
     parts = [_rest(Spans(host_end, end), cause, np.where(late, call, -1))]
     if api is not None and thread_states is not None:
         thread = np.where(call >= 0, api["thread"].to_numpy()[call], -1)
@@ -101,7 +101,7 @@ def gap_causes(
 def _calls(
     op: Ints, launches: pd.DataFrame | None, api: pd.DataFrame | None
 ) -> tuple[Ints, Ints]:
-    """The row and start of the call of each operation, -1 and 0 where it has none."""
+    """The row and end of the call of each operation, -1 and 0 where it has none."""
     call = np.full(len(op), -1, dtype=np.int64)
     if launches is None or api is None or not len(launches):
         return call, np.zeros(len(op), dtype=np.int64)
@@ -109,7 +109,7 @@ def _calls(
     index = np.minimum(np.searchsorted(known, op), len(known) - 1)
     found = (known[index] == op) & (op >= 0)
     call[found] = launches["api"].to_numpy()[index[found]]
-    return call, np.where(found, api["start_ns"].to_numpy()[call], 0)
+    return call, np.where(found, api["end_ns"].to_numpy()[call], 0)
 
 
 def _host_part(
@@ -200,38 +200,29 @@ def _rest(rest: Spans, cause: Ints, call: Ints) -> Pieces:
     return Pieces(span, rows, cause[rows], nobody, call[rows])
 
 
-def _staged(
-    cause: Ints, start: Ints, end: Ints, call: Ints, api: pd.DataFrame, call_cause: Ints
-) -> Ints:
-    """The cause, or `blocking_copy` where the device idles while a blocking copy's own call is
-    still staging data for it."""
-    row = np.maximum(call, 0)
-    inside = (call >= 0) & (api["end_ns"].to_numpy()[row] >= end) & (end - start > _NEAR_NS)
-    return np.where(inside & (call_cause[row] == _COPYING), _COPYING, cause)
-
-
 def _waited_for(
     start: Ints, end: Ints, call: Ints, ops: pd.DataFrame, op: Ints, op_category: pd.Series[str]
 ) -> Ints:
     """What an operation queued before the gap waited for.
 
-    A short gap is the device passing from one operation to the next. In a long one an operation
-    of another device that ended just before the start is what was waited for: communication if
-    it is a collective. Nothing visible is unknown.
+    After its stream's previous operation it is the device passing on: a dependency. In a longer
+    gap an operation of another device that ended just before the start is what was waited for:
+    communication if it is a collective. Nothing visible is unknown.
     """
     cause = np.full(len(op), _UNKNOWN, dtype=np.int64)
-    known = (call >= 0) & (op >= 0)
-    cause[known & (end - start <= _NEAR_NS)] = CAUSE["dependency"]
-    collective = (op_category == COMMUNICATION).to_numpy()
-    ends = ops["end_ns"].to_numpy()
+    known, row = (call >= 0) & (op >= 0), np.maximum(op, 0)
+    ends, lane = ops["end_ns"].to_numpy(), ops["lane"].to_numpy()
     order = np.argsort(ends, kind="stable")
+    before = order[np.maximum(np.searchsorted(ends[order], start, side="right") - 1, 0)]
+    passed_on = (end - start <= _HAND_OVER_NS) & (lane[before] == lane[row])
+    cause[known & (passed_on | (end - start <= _NEAR_NS))] = CAUSE["dependency"]
+    collective = (op_category == COMMUNICATION).to_numpy()
     last = order[np.maximum(np.searchsorted(ends[order], end, side="right") - 1, 0)]
     # The device itself is idle throughout, so whatever ended inside the gap ran elsewhere.
     elsewhere = known & (ends[last] > start) & (end - ends[last] <= _NEAR_NS)
     cause[elsewhere] = CAUSE["dependency"]
-    cause[elsewhere & collective[last]] = CAUSE["communication"]
-    mine = known & ~elsewhere & (end - start > _NEAR_NS) & collective[np.maximum(op, 0)]
-    cause[mine] = CAUSE["communication"]
+    peers = known & ~elsewhere & (end - start > _NEAR_NS) & collective[row]
+    cause[(elsewhere & collective[last]) | peers] = CAUSE["communication"]
     return cause
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysdoctor.intervals import Ints, Spans, innermost, spans
 from nsysdoctor.table import table
-from nsysdoctor.tables.activity import COPY
+from nsysdoctor.tables.activity import COPY, KERNEL
 from nsysdoctor.verbs import ALLOCATIONS, SYNCS, Verb
 
 CAUSES = (
@@ -22,6 +22,7 @@ CAUSES = (
 CAUSE = {name: code for code, name in enumerate(CAUSES)}
 
 PAGEABLE = 0
+_LOADING_NS = 500_000
 _LOADER = re.compile(r"(?i)data|loader|fetch|input|next|batch_wait|prefetch|read|decode_image")
 _VERB_CAUSE = {
     **dict.fromkeys(SYNCS, "synchronization"),
@@ -64,13 +65,33 @@ def pageable_calls(
 
 
 @table
-def call_cause(api: pd.DataFrame, pageable_calls: Ints) -> Ints:
+def first_launches(launches: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame) -> Ints:
+    """Returns the rows of `api` that launch a kernel for the first time in their process and
+    take over half a millisecond: they load its code."""
+    op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
+    seen = pd.DataFrame(
+        {
+            "process": ops["process"].to_numpy()[op],
+            "name": ops["name"].to_numpy()[op],
+            "api": call,
+            "called_ns": api["start_ns"].to_numpy()[call],
+        }
+    )[ops["kind"].to_numpy()[op] == KERNEL]
+    first = seen.sort_values(["called_ns", "api"]).drop_duplicates(["process", "name"])["api"]
+    rows = np.unique(first.to_numpy())
+    length = (api["end_ns"] - api["start_ns"]).to_numpy()[rows]
+    return np.asarray(rows[length > _LOADING_NS], dtype=np.int64)
+
+
+@table
+def call_cause(api: pd.DataFrame, pageable_calls: Ints, first_launches: Ints) -> Ints:
     """Returns the cause code of a device that idles while each call of `api` runs."""
     by_verb = np.full(max(Verb) + 1, CAUSE["host_code"], dtype=np.int64)
     for verb, cause in _VERB_CAUSE.items():
         by_verb[verb] = CAUSE[cause]
     found: Ints = by_verb[api["verb"].to_numpy()]
     found[pageable_calls] = CAUSE["blocking_copy"]
+    found[first_launches] = CAUSE["module_load"]
     return found
 
 
