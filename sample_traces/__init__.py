@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from sample_traces.export import write
-from sample_traces.programs import copies
+from sample_traces.programs import copies, driver, host_side, launches, syncs
 from sample_traces.recording import Recording
 from sample_traces.sample import Sample
 
 __all__ = ["PROGRAMS", "Recording", "Sample", "record", "true_saving_ns", "write"]
 
-_MODULES = (copies,)
+_MODULES = (copies, syncs, host_side, driver, launches)
 
 PROGRAMS: Mapping[str, Sample] = {
     sample.name: sample for module in _MODULES for sample in module.SAMPLES

@@ -293,3 +293,45 @@ def all_reduce(
         share=WHOLE_DEVICE // 10,
         collective=Collective(key, ranks),
     )
+
+
+_FLASH = (
+    "<(int)64, (int)128, (int)128, (int)4, (bool)0, (bool)0, cutlass::bfloat16_t,"
+    " pytorch_flash::Flash_kernel_traits<(int)64, (int)128, (int)128, (int)4, cutlass::bfloat16_t>>"
+)
+
+
+def flash_forward(duration_ns: int, blocks: int) -> Kernel:
+    """One fused attention kernel."""
+    name = (
+        "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits"
+        f"{_FLASH}, (bool)0, (bool)1, (bool)0, (bool)0, (bool)1, (bool)1, (bool)0>("
+        "pytorch_flash::Flash_fwd_params)"
+    )
+    grid = (max(1, blocks // 16), 16, 1)
+    return Kernel(name, duration_ns, grid, (128, 1, 1), registers=255, dynamic_shared=49_152)
+
+
+def flash_backward(duration_ns: int, blocks: int) -> Kernel:
+    """The gradient of one fused attention kernel."""
+    name = (
+        "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<"
+        f"pytorch_flash::Flash_bwd_kernel_traits{_FLASH}, (bool)0, (bool)1, (bool)0, (bool)0,"
+        " (bool)1, (bool)1>(pytorch_flash::Flash_bwd_params)"
+    )
+    grid = (max(1, blocks // 16), 16, 1)
+    return Kernel(name, duration_ns, grid, (256, 1, 1), registers=255, dynamic_shared=147_456)
+
+
+def fused_adam(card: Card, parameters: int) -> Kernel:
+    """One pass of a fused Adam over FP32 parameters, gradients and both moments."""
+    name = (
+        "void at::native::<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::"
+        "FusedOptimizerTensorListMetadata<(int)4>, at::native::<unnamed>::FusedAdamMathFunctor<"
+        "float, (int)4, (at::native::ADAM_MODE)1, (bool)0>, const float *, double, double, double,"
+        " double, double, bool, bool, const float *, const float *>(T1, T2, T3...)"
+    )
+    moved = 28 * parameters  # reads four arrays and writes three
+    grid = (max(1, min(320, parameters // 65_536)), 1, 1)
+    duration = memory_ns(card, moved, "multi_tensor")
+    return Kernel(name, duration, grid, (512, 1, 1), registers=64, bytes=moved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sample_traces import kernels
 from sample_traces.cuda import Host
@@ -39,40 +40,33 @@ class Network:
         return self.forward + self.backward + self.update
 
 
-def cnn(card: Card, step_ns: int, layers: int = 5) -> Network:
-    """A small convolutional network whose step takes about the given time."""
-    update = tuple(sgd_update(card, 25_000_000) for _ in range(2))
-    rest = step_ns - sum(kernel.duration_ns for kernel in update)
-    count = 12 * MIB
-    relu = kernels.pointwise(card, "relu", count)
-    gradient = kernels.pointwise(card, "threshold_backward", count)
-    light = layers * (relu.duration_ns + gradient.duration_ns)
-    heavy = max(layers * 60_000, rest - light) / (3.0 * layers)
-    forward, backward = [], []
-    for layer in range(layers):
-        weight = 0.8 + 0.4 * layer / max(1, layers - 1)
-        forward += [kernels.convolution("fprop", round(heavy * weight)), relu]
-        conv = [kernels.convolution(kind, round(heavy * weight)) for kind in ("dgrad", "wgrad")]
-        backward += [gradient, *conv]
-    return Network(tuple(forward), tuple(backward), update)
+WIDTH, HIDDEN = 1024, 4096
 
 
-def sgd_update(card: Card, parameters: int) -> Kernel:
-    """One pass of a multi-tensor optimizer over many parameters."""
-    name = (
-        "void at::native::<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::"
-        "TensorListMetadata<(int)2>, at::native::<unnamed>::BinaryOpListAlphaFunctor<float, (int)2,"
-        " (int)2, (int)0>, std::plus<float>, float>(T1, T2, T3...)"
-    )
-    moved = 12 * parameters
-    return Kernel(
-        name,
-        kernels.memory_ns(card, moved, "multi_tensor"),
-        (320, 1, 1),
-        (512, 1, 1),
-        registers=40,
-        bytes=moved,
-    )
+def network(card: Card, step_ns: int, layers: int = 4) -> Network:
+    """A compiled BF16 transformer whose step takes about the given time.
+
+    Nothing in it can be fused further or made smaller: products on tensor cores, fused attention,
+    one generated kernel between them, one fused optimizer pass.
+    """
+    update = (kernels.fused_adam(card, 6_000_000),)
+    trial = _layers(card, 8192, layers)
+    rest = step_ns - update[0].duration_ns
+    tokens = 8192 * rest / sum(kernel.duration_ns for phase in trial for kernel in phase)
+    forward, backward = _layers(card, max(128, round(tokens / 128) * 128), layers)
+    return Network(forward, backward, update)
+
+
+def _layers(card: Card, tokens: int, layers: int) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
+    product = kernels.gemm(card, "bf16", tokens, HIDDEN, WIDTH)
+    moved = 6 * tokens * WIDTH
+    norm = kernels.triton(card, "triton_per_fused_add_native_layer_norm_1", moved)
+    back = kernels.triton(card, "triton_per_fused_native_layer_norm_backward_4", moved)
+    attention = kernels.flash_forward(round(0.6 * product.duration_ns), tokens // 128)
+    gradient = kernels.flash_backward(round(1.3 * product.duration_ns), tokens // 128)
+    forward = (product, attention, norm, product) * layers
+    backward = (product, back, product, gradient, product) * layers
+    return forward, backward
 
 
 def launch_all(
@@ -129,15 +123,29 @@ def warm_up(host: Host, index: int) -> Routine[None]:
         yield from host.load_library(3_100_000)
 
 
-@dataclass(slots=True)
-class Trainer:
-    """A process that trains: the main thread, the thread of the backward pass, its stream."""
+class Job:
+    """A process that works on GPUs: its main thread, its null stream and its helpers."""
 
-    program: Program
-    process: Process
-    main: Host
-    autograd: Host
-    stream: Stream
+    def __init__(self, program: Program, name: str = "python", gpus: Sequence[int] = (0,)) -> None:
+        self.program = program
+        self.process: Process = program.process(name, gpus)
+        self.main = Host(self.process, name)
+        self.stream: Stream = self.process.stream()
+
+    @cached_property
+    def autograd(self) -> Host:
+        """The second thread, which launches the backward pass."""
+        return Host(self.process, "pt_autograd_0")
+
+    def run(self, count: int, body: Body, *, text: str = "step {}", weights: int = 6) -> Program:
+        """Have the main thread start up and run the steps; returns the machine."""
+
+        def whole() -> Routine[None]:
+            yield from start_up(self.main, weights=weights)
+            yield from iterate(self.main, count, body, text=text)
+
+        self.program.start(self.main, whole())
+        return self.program
 
     def backward(self, work: Routine[None]) -> Routine[None]:
         """Have the second thread launch the backward pass while the main thread waits."""
@@ -154,15 +162,8 @@ class Trainer:
             yield from launch_all(main, stream, network.update, python_ns)
 
 
-def trainer(program: Program, gpus: Sequence[int] = (0,)) -> Trainer:
-    """A training process on the given cards."""
-    process = program.process("python", gpus)
-    main, autograd = Host(process, "python"), Host(process, "pt_autograd_0")
-    return Trainer(program, process, main, autograd, process.stream())
-
-
 def loader(
-    job: Trainer,
+    job: Job,
     batches: int,
     produce_ns: Callable[[int], int],
     *,
