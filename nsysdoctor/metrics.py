@@ -115,7 +115,7 @@ _KINDS: tuple[MetricKind, ...] = (
     ),
     *(
         MetricKind(
-            f"{level}_finding_count", "count", "lower", f"findings of level {level}", 0.0, 0.5,
+            f"{level}_finding_count", "count", "neither", f"findings of level {level}", 0.0, 0.5,
             per_step=False,
         )
         for level in LEVELS
