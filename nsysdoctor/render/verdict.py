@@ -36,8 +36,8 @@ def render_verdict(verdict: Verdict, console: Console, *, verbose: bool = False)
 
 
 def _terminal(verdict: Verdict, width: int, verbose: bool) -> Iterator[Text]:
-    yield _text(words.headline(verdict), width, style=STYLES[verdict.answer])
-    yield _text(words.basis_text(verdict), width, style="bright_black")
+    yield paragraph(words.headline(verdict), width, style=STYLES[verdict.answer])
+    yield paragraph(words.basis_text(verdict), width, style="bright_black")
     for mismatch in verdict.mismatches:
         yield from _mismatch(mismatch, width)
     told: set[str] = set()
@@ -46,15 +46,16 @@ def _terminal(verdict: Verdict, width: int, verbose: bool) -> Iterator[Text]:
     for finding in verdict.findings if verbose else words.news(verdict):
         yield _finding(finding, width)
     for text in verdict.obsolete:
-        yield _text(text, width, "limit  ", INDENT)
+        yield paragraph(text, width, "limit  ", INDENT)
     for text in verdict.notes:
-        yield _text(text, width, "note   ", INDENT, "bright_black")
-    yield _text(words.summary(verdict), width, style="bright_black")
+        yield paragraph(text, width, "note   ", INDENT, "bright_black")
+    yield paragraph(words.summary(verdict), width, style="bright_black")
 
 
-def _text(
+def paragraph(
     text: str, width: int, head: str = "", indent: str = "", style: str = "", head_style: str = ""
 ) -> Text:
+    """Returns wrapped text: `head` before the first line, `indent` before the others."""
     from textwrap import wrap
 
     from rich.text import Text
@@ -68,18 +69,18 @@ def _text(
 
 def _mismatch(mismatch: Mismatch, width: int) -> Iterator[Text]:
     style = STYLES["unjudged"]
-    yield _text(words.mismatch_text(mismatch), width, "????   ", INDENT, head_style=style)
-    yield _text(f"next: {mismatch.next}", width, INDENT, INDENT, "bright_black")
+    yield paragraph(words.mismatch_text(mismatch), width, "????   ", INDENT, head_style=style)
+    yield paragraph(f"next: {mismatch.next}", width, INDENT, INDENT, "bright_black")
 
 
 def _line(line: Line, width: int, told: set[str], verbose: bool) -> Iterator[Text]:
     """A line and its details; a reason that stands above is not said again."""
     head = f"{words.STATES[line.state]:<7}"
-    yield _text(words.sentence(line), width, head, INDENT, head_style=STYLES[line.state])
+    yield paragraph(words.sentence(line), width, head, INDENT, head_style=STYLES[line.state])
     for text in _details(line, verbose):
         if text and text not in told:
             told.add(text)
-            yield _text(text, width, INDENT, INDENT, "bright_black")
+            yield paragraph(text, width, INDENT, INDENT, "bright_black")
 
 
 def _details(line: Line, verbose: bool) -> list[str]:
@@ -94,7 +95,7 @@ def _finding(line: FindingLine, width: int) -> Text:
     style = STYLES["failed" if line.failed else "passed" if line.state == "fixed" else "unclear"]
     head = f"{'FAIL' if line.failed else line.state:<7}"
     state = f"{line.state} finding" if line.failed else "finding"
-    return _text(f"{state} {words.finding_text(line)}", width, head, INDENT, head_style=style)
+    return paragraph(f"{state} {words.finding_text(line)}", width, head, INDENT, head_style=style)
 
 
 def verdict_markdown(verdict: Verdict) -> str:
