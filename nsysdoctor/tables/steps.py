@@ -17,10 +17,14 @@ from nsysdoctor.intervals import Ints
 from nsysdoctor.table import table
 from nsysdoctor.tables.activity import COPY, KERNEL
 from nsysdoctor.verbs import ALLOCATIONS, Verb
+from nsysdoctor.window import Request
 
 MIN_STEPS = 4
 MIN_COVER_RATIO = 0.5
 MIN_WORK_RATIO = 0.5
+_QUEUE = 4096
+"""More operations than a host can have queued."""
+
 MIN_PERIOD = 3
 """Fewer launches than this repeat by accident."""
 
@@ -339,18 +343,41 @@ def _between(submissions: pd.DataFrame | None, low: int, high: int) -> str:
 
 @table
 def window(
-    steps: pd.DataFrame, horizon: pd.DataFrame, request: object
+    steps: pd.DataFrame,
+    horizon: pd.DataFrame,
+    request: Request,
+    step_marks: Marks | None = None,
+    ops: pd.DataFrame | None = None,
+    submissions: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the one window that savings refer to: start_ns, end_ns, basis (one row).
+    """Returns the one window that savings refer to, one row.
 
-    The one asked for; else the steady steps where at least three were recognised; else all.
+    Columns: start_ns, end_ns, basis (all, steady, given), host_start_ns, host_end_ns. The one
+    asked for; else the steady steps where at least three were recognised; else all. A steady
+    window reaches from where the work launched before it is done to where its own is done, so
+    that a host that runs ahead does not shorten it; the host bounds are the steps' own.
     """
-    asked = getattr(request, "window", "auto")
-    if isinstance(asked, tuple):
-        return pd.DataFrame({"start_ns": [asked[0]], "end_ns": [asked[1]], "basis": ["given"]})
     steady = steps[steps["phase"] == "steady"]
-    if asked != "all" and len(steady) >= 3:
-        low, high = int(steady["start_ns"].min()), int(steady["end_ns"].max())
-        return pd.DataFrame({"start_ns": [low], "end_ns": [high], "basis": ["steady"]})
-    low, high = int(horizon["start_ns"].min()), int(horizon["end_ns"].max())
-    return pd.DataFrame({"start_ns": [low], "end_ns": [high], "basis": ["all"]})
+    if isinstance(request.window, tuple):
+        return _window_row(*request.window, "given", *request.window)
+    if request.window == "all" or len(steady) < 3 or ops is None or submissions is None:
+        low, high = int(horizon["start_ns"].min()), int(horizon["end_ns"].max())
+        return _window_row(low, high, "all", low, high)
+    low, high = int(steady["start_ns"].min()), int(steady["end_ns"].max())
+    process = step_marks.process if step_marks is not None else 0
+    mine = submissions[submissions["process"] == process]
+    done = ops["end_ns"].to_numpy()[mine["op"].to_numpy()]
+    called = mine["called_ns"].to_numpy()
+    start = max([low, *done[called < low].tolist()[-_QUEUE:]])
+    own = done[(called >= low) & (called < high)]
+    end = max(high, int(own.max()) if len(own) else high)
+    return _window_row(min(start, end - 1), end, "steady", low, high)
+
+
+def _window_row(start: int, end: int, basis: str, low: int, high: int) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "start_ns": [start], "end_ns": [end], "basis": [basis],
+            "host_start_ns": [low], "host_end_ns": [high],
+        }
+    )  # fmt: skip

@@ -1,0 +1,243 @@
+"""Replaying a trace with edits: what the time line would be if a cure were applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.edits import Change
+from nsysdoctor.graph import Graph, Kind
+from nsysdoctor.intervals import Ints
+
+_NEVER = -(1 << 61)
+_COMPILED_NODES = 200_000
+"""Below this many nodes compiling the pass takes longer than running it."""
+
+Scenario = Literal["slow", "middle", "fast"]
+
+
+class Finish(NamedTuple):
+    """The nodes at which a window ends: a host node with an offset, and operation ends."""
+
+    host: int
+    host_offset_ns: int
+    ops: Ints
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a set of edits saves: ns, with the bounds where a cure is uncertain."""
+
+    saving_ns: int
+    low_ns: int
+    high_ns: int
+
+
+def _pass(first: Any, source: Any, lag: Any, observed: Any, time: Any) -> None:
+    """Fills `time`: the latest of what each node waits for, as observed for one that waits for
+    nothing."""
+    for node in range(len(time)):
+        low, high = first[node], first[node + 1]
+        at = _NEVER
+        for edge in range(low, high):
+            if lag[edge] > _NEVER:
+                promised = time[source[edge]] + lag[edge]
+                at = max(at, promised)
+        time[node] = at if at > _NEVER else observed[node]
+
+
+@cache
+def _compiled() -> Callable[..., None]:
+    import numba
+
+    made: Callable[..., None] = numba.njit(cache=True)(_pass)
+    return made
+
+
+def run(graph: Graph, lag: Ints | None = None, source: Ints | None = None) -> Ints:
+    """Returns the time of every node, ns; without changes exactly the observed times."""
+    edges = graph.edges
+    time = np.empty(len(graph.nodes.time), dtype=np.int64)
+    arguments = (
+        graph.first,
+        edges.source if source is None else source,
+        edges.lag if lag is None else lag,
+        graph.nodes.time,
+        time,
+    )
+    if len(time) >= _COMPILED_NODES:
+        _compiled()(*arguments)
+    else:
+        _plain(*arguments)
+    return time
+
+
+def _plain(first: Ints, source: Ints, lag: Ints, observed: Ints, time: Ints) -> None:
+    """The same pass on Python lists, which small traces finish before a compiler starts."""
+    answer = [0] * len(observed)
+    _pass(first.tolist(), source.tolist(), lag.tolist(), observed.tolist(), answer)
+    time[:] = answer
+
+
+def edited(graph: Graph, edits: pd.DataFrame, scenario: Scenario) -> tuple[Ints, Ints]:
+    """Returns the lags and sources of the graph's edges after the edits."""
+    column = {"slow": "slow_ns", "middle": "ns", "fast": "fast_ns"}[scenario]
+    applied = edits if scenario == "fast" else edits[~edits["only_fast"]]
+    lag, source = graph.edges.lag.copy(), graph.edges.source.copy()
+    places = _Places(graph)
+    for change, rows in applied.groupby("change", sort=True):
+        row = rows["row"].to_numpy()
+        value = rows[column].to_numpy()
+        _apply(Change(change), row, value, places, lag, source)
+    return lag, source
+
+
+class _Places:
+    """Finds the edges of a kind that lead to given rows."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._by_kind: dict[Kind, tuple[Ints, Ints]] = {}
+
+    def edges(self, kind: Kind, row: Ints) -> tuple[Ints, Ints]:
+        """Returns (edge, index into `row`) for all edges of the kind that belong to the rows."""
+        if kind not in self._by_kind:
+            mine = np.flatnonzero(self.graph.edges.kind == kind)
+            owner = self.graph.edges.row[mine]
+            order = np.argsort(owner, kind="stable")
+            self._by_kind[kind] = (mine[order], owner[order])
+        mine, owner = self._by_kind[kind]
+        low = np.searchsorted(owner, row, side="left")
+        count = np.searchsorted(owner, row, side="right") - low
+        index = np.repeat(np.arange(len(row)), count)
+        offset = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
+        return mine[low[index] + offset], index
+
+
+_LAG_OF = {
+    Change.CALL_NS: Kind.CALL,
+    Change.OUTSIDE_NS: Kind.OUTSIDE,
+    Change.OP_NS: Kind.RUN,
+    Change.LAUNCH_NS: Kind.LAUNCH,
+}
+
+
+def _apply(
+    change: Change, row: Ints, value: Ints, places: _Places, lag: Ints, source: Ints
+) -> None:
+    if change in _LAG_OF:
+        edge, index = places.edges(_LAG_OF[change], row)
+        lag[edge] = np.minimum(value[index], lag[edge]) if change != Change.OP_NS else value[index]
+    elif change == Change.UNBLOCK:
+        lag[places.edges(Kind.BLOCK, row)[0]] = _NEVER
+        edge, index = places.edges(Kind.CALL, row)
+        lag[edge] = np.minimum(value[index], lag[edge])
+    elif change == Change.FREE_OP:
+        for kind in (Kind.STREAM, Kind.SEEN):
+            lag[places.edges(kind, row)[0]] = _NEVER
+    else:
+        _release(row, places.graph, lag, source)
+
+
+def _release(row: Ints, graph: Graph, lag: Ints, source: Ints) -> None:
+    """Lets nothing wait for the operations: their streams go on from what came before them."""
+    edges = graph.edges
+    released = np.zeros(len(graph.nodes.time), dtype=bool)
+    released[graph.nodes.op_end[row]] = True
+    out = released[edges.source]
+    lag[out & (edges.kind == Kind.SEEN)] = _NEVER
+    stream = np.flatnonzero(out & (edges.kind == Kind.STREAM))
+    before = _stream_before(graph)
+    origin = edges.source[stream]
+    for _ in range(64):
+        still = (origin >= 0) & released[np.maximum(origin, 0)]
+        if not still.any():
+            break
+        origin = np.where(still, before[np.maximum(origin, 0)], origin)
+    usual = _usual_lag(graph, Kind.STREAM)
+    has = origin >= 0
+    source[stream[has]] = origin[has]
+    lag[stream[has]] = np.minimum(lag[stream[has]], usual)
+    lag[stream[~has]] = _NEVER
+
+
+def _stream_before(graph: Graph) -> Ints:
+    """For the end node of each operation that of its stream's previous one, -1 for the first."""
+    before = np.full(len(graph.nodes.time), -1, dtype=np.int64)
+    mine = graph.edges.kind == Kind.STREAM
+    before[graph.nodes.op_end[graph.edges.row[mine]]] = graph.edges.source[mine]
+    return before
+
+
+def _usual_lag(graph: Graph, kind: Kind) -> int:
+    lags = graph.edges.lag[graph.edges.kind == kind]
+    return int(np.percentile(lags, 10)) if len(lags) else 0
+
+
+def finish_ns(finish: Finish, time: Ints) -> int:
+    """Returns when a window ends on a replayed time line."""
+    ends = [int(time[finish.ops].max())] if len(finish.ops) else []
+    if finish.host >= 0:
+        ends.append(int(time[finish.host]) + finish.host_offset_ns)
+    return max(ends, default=0)
+
+
+class Replay:
+    """A trace's graph and the window whose end is watched; prices sets of edits."""
+
+    def __init__(self, graph: Graph, finish: Finish, window_ns: int) -> None:
+        self.graph = graph
+        self.finish = finish
+        self.window_ns = window_ns
+        self._before = finish_ns(finish, graph.nodes.time)
+
+    def saving_ns(self, edits: pd.DataFrame, scenario: Scenario) -> int:
+        """Returns what the edits save of the window, 0 where they save nothing."""
+        if not len(edits):
+            return 0
+        lag, source = edited(self.graph, edits, scenario)
+        after = finish_ns(self.finish, run(self.graph, lag, source))
+        return max(0, min(self._before - after, self.window_ns))
+
+    def price(self, edits: pd.DataFrame) -> Price:
+        """Returns the saving with its bounds; equal bounds where the cure is certain."""
+        middle = self.saving_ns(edits, "middle")
+        low = high = middle
+        if (edits["slow_ns"] != edits["ns"]).any():
+            low = min(self.saving_ns(edits, "slow"), middle)
+        if (edits["fast_ns"] != edits["ns"]).any() or edits["only_fast"].any():
+            high = max(self.saving_ns(edits, "fast"), middle)
+        return Price(middle, low, high)
+
+
+def finish_of(
+    graph: Graph, api: pd.DataFrame, submissions: pd.DataFrame, window: Any, marks: Any
+) -> Finish:
+    """Returns the end of the window: of the steps' own thread and of what it launched.
+
+    Without steps the last operation of all. `window` holds start_ns, end_ns, basis and host
+    bounds; `marks` the owner of the steps or None.
+    """
+    if marks is None or window.basis != "steady":
+        inside = np.flatnonzero(graph.nodes.time[graph.nodes.op_end] <= window.end_ns)
+        return Finish(-1, 0, graph.nodes.op_end[inside])
+    mine = submissions["process"].to_numpy() == marks.process
+    called = submissions["called_ns"].to_numpy()
+    inside = mine & (called >= window.host_start_ns) & (called < window.host_end_ns)
+    ops = submissions["op"].to_numpy()[inside]
+    own = np.flatnonzero((api["thread"].to_numpy() == marks.thread) & api["top"].to_numpy())
+    index = int(np.searchsorted(api["start_ns"].to_numpy()[own], window.host_end_ns))
+    if index < len(own):
+        call = int(own[index])
+        node = int(graph.nodes.call_start[call])
+        offset = int(window.host_end_ns - api["start_ns"].to_numpy()[call])
+    else:
+        call = int(own[-1])
+        node = int(graph.nodes.call_end[call])
+        offset = int(window.host_end_ns - api["end_ns"].to_numpy()[call])
+    return Finish(node, offset, graph.nodes.op_end[ops])

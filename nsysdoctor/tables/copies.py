@@ -1,0 +1,100 @@
+"""Explicit copies: direction, memory kinds, rate, and whether the host stood in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.intervals import covered, spans, union
+from nsysdoctor.table import table
+from nsysdoctor.tables.activity import COPY
+from nsysdoctor.tables.ops import COPY_NAMES
+from nsysdoctor.tables.states import PAGEABLE
+from nsysdoctor.tables.time_budget import BUCKETS
+from nsysdoctor.verbs import Verb
+
+PINNED = 1
+
+
+@table
+def copies(
+    ops: pd.DataFrame,
+    memcpy_rows: pd.DataFrame,
+    device_pieces: pd.DataFrame,
+    launches: pd.DataFrame | None = None,
+    api: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Returns one row per explicit copy, in the order of `ops`.
+
+    Columns: op, device, process, lane, direction (HtoD, DtoH, DtoD, HtoH, PtoP, …), src_kind,
+    dst_kind (0 pageable, 1 pinned, 2 device …; -1 not recorded), pageable (bool: an end lies in
+    pageable memory and the direction crosses the bus), bytes, start_ns, end_ns,
+    rate_bytes_per_s (0 for an instant), exposed_ns (no compute and no collective beside it),
+    api, thread (-1 without a call), called_ns, returned_ns, async_call (bool: the call's name
+    promises not to block), in_call (bool: the copy ended before its call returned).
+    """
+    mine = np.flatnonzero(ops["kind"].to_numpy() == COPY)
+    taken = ops.iloc[mine]
+    rows = memcpy_rows.iloc[taken["row"].to_numpy()]
+    start, end = taken["start_ns"].to_numpy(), taken["end_ns"].to_numpy()
+    kind = rows["copy_kind"].to_numpy()
+    source, target = rows["src_kind"].to_numpy(), rows["dst_kind"].to_numpy()
+    found = pd.DataFrame(
+        {
+            "op": mine,
+            "device": taken["device"].to_numpy(),
+            "process": taken["process"].to_numpy(),
+            "lane": taken["lane"].to_numpy(),
+            "direction": [COPY_NAMES.get(k, "unknown") for k in kind.tolist()],
+            "src_kind": source,
+            "dst_kind": target,
+            "pageable": ((source == PAGEABLE) | (target == PAGEABLE)) & np.isin(kind, (1, 2)),
+            "bytes": taken["bytes"].to_numpy(),
+            "start_ns": start,
+            "end_ns": end,
+            "rate_bytes_per_s": _rate(taken["bytes"].to_numpy(), end - start),
+        }
+    )
+    found["exposed_ns"] = _exposed(found, device_pieces)
+    return _with_calls(found, launches, api)
+
+
+def _rate(size: np.ndarray, length_ns: np.ndarray) -> np.ndarray:
+    return np.where(length_ns > 0, size * 1e9 / np.maximum(length_ns, 1), 0.0)
+
+
+def _exposed(found: pd.DataFrame, device_pieces: pd.DataFrame) -> np.ndarray:
+    exposed = np.zeros(len(found), dtype=np.int64)
+    copying = device_pieces[device_pieces["bucket"] == BUCKETS.index("exposed_copy")]
+    for device, rows in found.groupby("device", sort=True):
+        here = copying[copying["device"] == device]
+        merged = union(spans(here["start_ns"], here["end_ns"]))
+        exposed[rows.index.to_numpy()] = covered(spans(rows["start_ns"], rows["end_ns"]), merged)
+    return exposed
+
+
+def _with_calls(
+    found: pd.DataFrame, launches: pd.DataFrame | None, api: pd.DataFrame | None
+) -> pd.DataFrame:
+    call = np.full(len(found), -1, dtype=np.int64)
+    if launches is not None and api is not None and len(launches):
+        known = launches["op"].to_numpy()
+        index = np.minimum(np.searchsorted(known, found["op"]), len(known) - 1)
+        hit = known[index] == found["op"].to_numpy()
+        call[hit] = launches["api"].to_numpy()[index[hit]]
+    has, row = call >= 0, np.maximum(call, 0)
+    columns = {"thread": -1, "start_ns": 0, "end_ns": 0, "verb": -1}
+    taken = {
+        name: np.where(has, api[name].to_numpy()[row], missing)
+        if api is not None and len(api)
+        else np.full(len(found), missing)
+        for name, missing in columns.items()
+    }
+    return found.assign(
+        api=call,
+        thread=taken["thread"],
+        called_ns=taken["start_ns"],
+        returned_ns=taken["end_ns"],
+        async_call=taken["verb"] == Verb.COPY_ASYNC,
+        in_call=has & (taken["end_ns"] >= found["end_ns"].to_numpy()),
+    )
