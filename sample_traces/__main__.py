@@ -15,6 +15,14 @@ SEED, JITTER_RATIO = 7, 0.015  # the kept samples vary a little, as measured run
 KEPT = (
     ("pageable_copy", "pageable_copy", False),
     ("pageable_copy_cured", "pageable_copy", True),
+    ("sync_in_loop", "sync_in_loop", False),
+    ("input_starvation", "input_starvation", False),
+    ("launch_bound", "launch_bound", False),
+    ("unfused_chain", "unfused_chain", False),
+    ("exposed_communication", "exposed_communication", False),
+    ("two_gpu", "two_gpu", False),
+    ("graph_only", "graph_inference", False),
+    ("healthy", "healthy_training", False),
 )
 
 

@@ -20,6 +20,7 @@ from sample_traces.recording import (
     ThreadInfo,
 )
 
+NCCL = 1  # number of the NVTX domain of the collectives library
 NULL_STREAM = 7
 FIRST_STREAM = 13
 OS_THRESHOLD_NS = 1_000  # shorter OS calls are not recorded
@@ -188,8 +189,8 @@ class Thread:
         start_ns = self.now
         with self.range(text.format(index)):
             yield
-        self.rows.step_thread = (self.process.pid, self.tid)
-        self.rows.steps.append(Step(index, start_ns, self.now, phase))
+        own = (self.process.pid, self.tid)
+        self.rows.steps.append(Step(index, start_ns, self.now, phase, *own))
 
     def os_call(self, name: str, nominal_ns: int, level: int = 0) -> Routine[None]:
         """Spend time in a call of the OS runtime."""

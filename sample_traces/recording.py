@@ -158,6 +158,8 @@ class Step:
     start_ns: int
     end_ns: int
     phase: str = "steady"
+    pid: int = 0
+    tid: int = 0
 
     @property
     def steady(self) -> bool:
@@ -185,16 +187,49 @@ class Recording:
     processes: list[ProcessInfo] = field(default_factory=list)
     diagnostics: list[tuple[int, int, str]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    step_thread: tuple[int, int] | None = None
 
     @property
     def end_ns(self) -> int:
         """When the last steady step ended on its thread; without steps, when the last op did."""
-        steady = [step.end_ns for step in self.steps if step.steady]
+        steady = [step.end_ns for step in self.owned_steps() if step.steady]
         return max(steady) if steady else max(op.end_ns for op in self.ops)
+
+    @property
+    def steady_ns(self) -> int:
+        """From the start of the first steady step to the end of the last; without steps, the end.
+
+        The device is idle at both ends, so this is what the steady steps alone take.
+        """
+        starts = [step.start_ns for step in self.owned_steps() if step.steady]
+        return self.end_ns - min(starts, default=0)
+
+    def owned_steps(self) -> list[Step]:
+        """The steps of the thread that made the first one; other ranks have their own."""
+        first = self.steps[:1]
+        return [
+            row for row in self.steps for own in first if (row.pid, row.tid) == (own.pid, own.tid)
+        ]
 
     @property
     def last_ns(self) -> int:
         """The last time stamp of all rows."""
         groups = (self.ops, self.calls, self.ranges, self.os_calls, self.overheads)
         return max((row.end_ns for group in groups for row in group), default=0)
+
+
+def by_process(recording: Recording) -> list[Recording]:
+    """One recording per process that uses a GPU: what each rank's own profiler would have left."""
+    parts = []
+    for process in recording.processes:
+        if process.devices:
+            parts.append(_of_process(recording, process.pid))
+    return parts
+
+
+def _of_process(recording: Recording, pid: int) -> Recording:
+    part = Recording(recording.cards, recording.graph_mode, recording.captured)
+    for name in part.__dataclass_fields__:
+        rows = getattr(recording, name)
+        if isinstance(rows, list) and name != "diagnostics":
+            setattr(part, name, [row for row in rows if row.pid == pid])
+    return part

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sample_traces.device import graph_nodes
+from sample_traces.host import NCCL
 from sample_traces.layouts import Layout
 from sample_traces.recording import NOTHING, Op, Recording
 from sample_traces.work import Copy, Direction, Graph, Kernel, Set
@@ -15,7 +16,6 @@ Strings = Callable[[str], int]
 
 VM = 1 << 48  # hardware id 0, virtual machine 1
 MIGRATIONS = (Direction.MIGRATION_HTOD, Direction.MIGRATION_DTOH)
-NCCL_DOMAIN = 1
 
 
 def global_pid(pid: int) -> int:
@@ -178,7 +178,7 @@ def range_rows(recording: Recording, strings: Strings) -> Iterator[Row]:
     for pid in sorted({row.pid for row in recording.ranges if row.domain}):
         tid = global_tid(pid, pid)
         base = {"start": 0, "eventType": 75, "text": "NCCL", "globalTid": tid}
-        yield base | {"domainId": NCCL_DOMAIN}
+        yield base | {"domainId": NCCL}
     for row in sorted(recording.ranges, key=lambda row: (row.start_ns, -row.end_ns, row.tid)):
         yield {
             "start": row.start_ns,

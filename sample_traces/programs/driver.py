@@ -16,7 +16,7 @@ from sample_traces.programs.training import (
     start_up,
 )
 from sample_traces.sample import Sample
-from sample_traces.work import Kernel, upload
+from sample_traces.work import Kernel, download, upload
 
 CARD = A100_80GB
 
@@ -104,13 +104,15 @@ def jit_in_loop(cured: bool) -> Program:
         yield from launch_all(job.main, job.stream, work.forward)
         fresh = index % 8 == 6
         if fresh and not cured:
-            yield from job.main.load_library(300_000_000, "cuModuleLoadData")
+            yield from job.main.load_library(90_000_000, "cuModuleLoadData")
         name = f"triton_poi_fused_add_mul_{index if fresh else 0}"
         kernel = kernels.triton(CARD, name, 40 * MIB)
         yield from job.main.work(6_000)
         yield from job.main.launch(job.stream, kernel, api="cuLaunchKernel")
+        yield from job.main.copy(job.stream, download(64, pinned=True))
+        yield from job.main.synchronize_stream(job.stream)
 
-    return job.run(40, step)
+    return job.run(42, step, text="request {}")
 
 
 def _candidates(job: Job, index: int) -> Routine[None]:
@@ -214,6 +216,7 @@ SAMPLES = (
         "jit_in_loop",
         jit_in_loop,
         cure=CALLS_GONE,
+        also=("sync_in_loop", "launch_bound"),
         quiet=("host_bound", "input_starvation"),
         case="D25",
     ),

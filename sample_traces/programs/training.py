@@ -101,16 +101,18 @@ def iterate(
 ) -> Routine[None]:
     """Run steps: the first few warm up, the last one is the tail.
 
-    The last steady step and the last one end with a device synchronisation, as a loop that reads
-    its timer does, so that the end of the steady steps includes the work they queued.
+    The last warm-up step, the last steady step and the last one end with a device synchronisation,
+    as a loop that reads its timer does: so the steady steps begin with an idle device and their
+    end includes the work they queued.
     """
+    bounds = (WARMUP_STEPS - 1, count - 2, count - 1)
     for index in range(count):
         phase = "warmup" if index < WARMUP_STEPS else "tail" if index == count - 1 else "steady"
         with host.step(index, phase, text):
             if index < WARMUP_STEPS:
                 yield from warm_up(host, index)
             yield from body(index)
-            if index >= count - 2:
+            if index in bounds:
                 for device in devices:
                     yield from host.synchronize_device(device)
 
