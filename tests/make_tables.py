@@ -9,6 +9,7 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.report import DeviceBudget, Evidence, IdleCause, Report, Steps, Window
+from nsysdoctor.tables.states import CAUSE, CAUSES
 from tests.make_report import NASTY, make_finding, make_report, make_trace
 
 KERNELS = (
@@ -75,7 +76,11 @@ def make_frames(
             {
                 "device": np.arange(gpus),
                 "name": ["NVIDIA A100-SXM4-80GB"] * gpus,
-                "memory_bandwidth_bytes_per_s": [2_039_040_000_000] * gpus,
+                "memory_bandwidth_bytes_per_s": 2_039_040_000_000,
+                "sm_count": 108,
+                "clock_hz": 1_410_000_000,
+                "compute_major": 8,
+                "compute_minor": 0,
             }
         ),
     }
@@ -137,7 +142,7 @@ def _gaps(ops: pd.DataFrame, gpu: int) -> pd.DataFrame:
     start = mine["start_ns"].to_numpy()[1:]
     real = start > end
     low, high = end[real], start[real]
-    cause = np.where(high - low >= HOLE_NS, "input_wait", "launch")
+    cause = np.where(high - low >= HOLE_NS, CAUSE["input_wait"], CAUSE["launch"])
     return pd.DataFrame({"device": gpu, "start_ns": low, "end_ns": high, "cause": cause})
 
 
@@ -211,7 +216,9 @@ def report_of(frames: Mapping[str, pd.DataFrame]) -> Report:
         own = gaps[gaps["device"] == gpu]
         length = own["end_ns"] - own["start_ns"]
         by_cause = length.groupby(own["cause"]).sum()
-        causes += [IdleCause(0, int(str(gpu)), str(c), int(v)) for c, v in by_cause.items()]
+        causes += [
+            IdleCause(0, int(str(gpu)), CAUSES[int(str(c))], int(v)) for c, v in by_cause.items()
+        ]
         devices.append(_budget(mine, int(str(gpu)), end - start, int(length.sum()), start))
     holes = gaps[(gaps["end_ns"] - gaps["start_ns"] >= HOLE_NS) & (gaps["device"] == 0)]
     evidence = [

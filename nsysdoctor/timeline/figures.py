@@ -98,20 +98,28 @@ def _latencies(tables: Tables) -> tuple[list[int], list[int]]:
 
 
 def _roofs(tables: Tables) -> list[Roof]:
-    devices, peaks = optional(tables, "devices"), optional(tables, "peaks")
+    """The roofs of each device: its bandwidth, and its best rate for each data type."""
+    from nsysdoctor.peaks import device_peaks
+
+    devices = optional(tables, "devices")
     roofs: list[Roof] = []
-    if devices is not None:
-        for device, rate in zip(
-            devices["device"], devices["memory_bandwidth_bytes_per_s"], strict=True
+    figures_of = ["memory_bandwidth_bytes_per_s", "sm_count", "clock_hz", "compute_major",
+                  "compute_minor"]  # fmt: skip
+    if devices is None or not set(figures_of) <= set(devices.columns):
+        return roofs
+    for row in devices[["device", "name", *figures_of]].itertuples(index=False):
+        device, name, *figures = row
+        peaks = device_peaks(str(name), *(int(figure) for figure in figures))
+        if peaks.memory_bytes_per_s:
+            roofs.append(Roof(int(device), "memory bandwidth", "memory", peaks.memory_bytes_per_s))
+        for units, rates in (
+            ("", peaks.simt_flops_per_s),
+            (" tensor", peaks.tensor_flops_per_s),
         ):
-            if rate > 0:
-                roofs.append(Roof(int(device), "memory bandwidth", "memory", float(rate)))
-    if peaks is not None:
-        for device, dtype, rate in zip(
-            peaks["device"], peaks["dtype"], peaks["flops_per_s"], strict=True
-        ):
-            if rate > 0:
-                roofs.append(Roof(int(device), str(dtype), "compute", float(rate)))
+            roofs += [
+                Roof(int(device), f"{dtype}{units}", "compute", float(rate))
+                for dtype, rate in sorted(rates.items())
+            ]
     return roofs
 
 

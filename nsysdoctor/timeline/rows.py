@@ -10,6 +10,7 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.intervals import Ints
+from nsysdoctor.tables.states import CAUSES
 from nsysdoctor.timeline.merge import Items, items
 from nsysdoctor.timeline.payload import PAINTS, TrackKind
 from nsysdoctor.verbs import ALLOCATIONS, SUBMITS, SYNCS, Verb
@@ -214,10 +215,9 @@ def device_rows(tables: Tables, devices: list[int]) -> Iterator[DeviceRow]:
 
 
 def _cause_paints(causes: pd.DataFrame) -> Ints:
-    unknown = PAINT["idle-unknown"]
-    codes, distinct = pd.factorize(causes["cause"].astype(str))
-    table = [PAINT.get(f"idle-{cause}", unknown) for cause in distinct]
-    return np.asarray(np.array([*table, unknown], dtype=np.int64)[codes])
+    """Returns the paint of each piece of idle time by its cause."""
+    table = np.array([PAINT[f"idle-{cause}"] for cause in CAUSES], dtype=np.int64)
+    return np.asarray(table[ints(causes, "cause")])
 
 
 def verb_paints(verbs: Ints) -> Ints:
