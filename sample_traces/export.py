@@ -40,6 +40,9 @@ def write(recording: Recording, path: str | Path, *, layout: str = "2025") -> No
     chosen = LAYOUTS[layout]
     database = sqlite_utils.Database(str(path))
     try:
+        # A crash would leave a broken file, which the next write replaces; no need to wait.
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("PRAGMA journal_mode = MEMORY")
         for name, content in _tables(recording, chosen):
             _write_table(database, name, chosen.tables[name], content)
     finally:

@@ -143,6 +143,7 @@ def _for_2024() -> dict[str, str]:
         tables[name] = after(tables[name], "contextId", _GREEN)
     tables["NVTX_EVENTS"] += " binaryData:T"
     tables |= {
+        "TARGET_INFO_SYSTEM_ENV": "globalVid devStateName:T! name:T! nameEnum! value:T!",
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
             after(_WHERE, "contextId", _GREEN) + " graphId! graphExecId!"
         ),

@@ -6,6 +6,7 @@ import re
 import zlib
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import cache
 
 WHOLE_DEVICE = 1000  # SM share of a kernel that fills the device, in per mille
 
@@ -138,6 +139,7 @@ def download(size_bytes: int, *, pinned: bool = False) -> Copy:
     return Copy(Direction.DTOH, size_bytes, Memory.DEVICE, target)
 
 
+@cache
 def short_name(demangled: str) -> str:
     """The base function name of a demangled signature, as an export's shortName has it."""
     depth, kept = 0, []

@@ -72,7 +72,7 @@ def _backward(
 
 
 def data_parallel(
-    card: Card, ranks: int, work: Network, *, overlapped: bool, reduce_ns: int, steps: int = 24
+    card: Card, ranks: int, work: Network, *, overlapped: bool, reduce_ns: int, steps: int = 20
 ) -> Program:
     """A data-parallel training job, one process per card."""
     program = Program(*([card] * ranks))
@@ -96,13 +96,13 @@ def data_parallel(
 
 def exposed_communication(cured: bool) -> Program:
     """Gradients reduced after the whole backward pass instead of beside it."""
-    work = network(A100_80GB, 20_000_000)
+    work = network(A100_80GB, 20_000_000, layers=2)
     return data_parallel(A100_80GB, 2, work, overlapped=cured, reduce_ns=1_500_000)
 
 
 def communication_contention(cured: bool) -> Program:
     """Collectives beside the backward pass take the bandwidth that its kernels need."""
-    work = network(A100_80GB, 20_000_000)
+    work = network(A100_80GB, 20_000_000, layers=2)
     if not cured:
         slowed = tuple(replace(kernel, slowdown=1.8) for kernel in work.backward)
         work = replace(work, backward=slowed)
@@ -111,7 +111,7 @@ def communication_contention(cured: bool) -> Program:
 
 def two_gpus(_: bool) -> Program:
     """A data-parallel job whose collectives fit beside the backward pass."""
-    work = network(H100_80GB, 24_000_000)
+    work = network(H100_80GB, 24_000_000, layers=2)
     return data_parallel(H100_80GB, 2, work, overlapped=True, reduce_ns=900_000)
 
 

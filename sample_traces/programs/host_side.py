@@ -22,7 +22,7 @@ NEXT_BATCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 def input_starvation(cured: bool) -> Program:
     """Two workers that need 60 ms per batch for a device that needs 20 ms."""
-    job, steps = Job(Program(CARD)), 36
+    job, steps = Job(Program(CARD)), 33
     work = network(CARD, 20_000_000)
     batches = loader(job, steps, lambda _: 60_000_000, workers=6 if cured else 2)
 

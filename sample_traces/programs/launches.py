@@ -61,8 +61,8 @@ def _launched(job: Job, work: Sequence[Kernel], count: int, python_ns: int) -> P
 
 def launch_bound(cured: bool) -> Program:
     """A decoder of tiny kernels that the device finishes faster than the host launches them."""
-    job, work = Job(Program(CARD)), small_kernels(CARD, 2_600, 100)
-    return replayed(job, work, 26) if cured else _launched(job, work, 26, 2_500)
+    job, work = Job(Program(CARD)), small_kernels(CARD, 2_600, 50)
+    return replayed(job, work, 24) if cured else _launched(job, work, 24, 2_500)
 
 
 def launch_gaps(cured: bool) -> Program:

@@ -51,7 +51,7 @@ def sync_in_loop(cured: bool) -> Program:
             yield from read_back(job, job.stream, wait=not cured)
         yield from job.main.work(4_500_000)
 
-    return job.run(36, step)
+    return job.run(33, step)
 
 
 def sync_storm(cured: bool) -> Program:
