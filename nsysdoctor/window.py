@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
+
+from nsysdoctor.errors import UsageError
+
+_UNITS_NS = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_TIME = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|)\s*$")
 
 
 @dataclass(frozen=True)
@@ -16,3 +22,21 @@ class Request:
 
     window: Literal["auto", "all", "steady"] | tuple[int, int] = "auto"
     device: int | None = None
+
+
+def parse_window(text: str, device: int | None = None) -> Request:
+    """Returns the request that `all`, `steady`, `auto` or `START:END` means.
+
+    Times are on the export's clock, in ns unless a unit follows. Raises UsageError otherwise.
+    """
+    if text in ("auto", "all", "steady"):
+        return Request(text, device)  # type: ignore[arg-type]
+    parts = [_TIME.match(part) for part in text.split(":")]
+    if len(parts) != 2 or None in parts:
+        raise UsageError(f"{text} is no window", "use all, steady or START:END such as 1.5s:2s")
+    low, high = (
+        round(float(part.group(1)) * _UNITS_NS[part.group(2)]) for part in parts if part is not None
+    )
+    if high <= low:
+        raise UsageError(f"the window {text} ends before it starts", "give START before END")
+    return Request((low, high), device)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, KERNEL
 from nsysdoctor.verbs import ALLOCATIONS, Verb
 from nsysdoctor.window import Request
@@ -362,7 +362,7 @@ def window(
         return _window_row(*request.window, "given", *request.window)
     if request.window == "all" or len(steady) < 3 or ops is None or submissions is None:
         low, high = int(horizon["start_ns"].min()), int(horizon["end_ns"].max())
-        return _window_row(low, high, "all", low, high)
+        return _window_row(low, high, "all", _earliest(submissions, low), high)
     low, high = int(steady["start_ns"].min()), int(steady["end_ns"].max())
     process = step_marks.process if step_marks is not None else 0
     mine = submissions[submissions["process"] == process]
@@ -372,6 +372,19 @@ def window(
     own = done[(called >= low) & (called < high)]
     end = max(high, int(own.max()) if len(own) else high)
     return _window_row(min(start, end - 1), end, "steady", low, high)
+
+
+def _earliest(submissions: pd.DataFrame | None, low: int) -> int:
+    """When the host submitted the first operation, which is before the device began."""
+    if submissions is None or not len(submissions):
+        return low
+    return min(low, int(submissions["called_ns"].min()))
+
+
+def in_window(times: np.ndarray, window: pd.DataFrame) -> np.ndarray:
+    """Returns which host times lie in the window: calls of the steps that savings are about."""
+    row = window.iloc[0]
+    return np.asarray((times >= row["host_start_ns"]) & (times < row["host_end_ns"]))
 
 
 def _window_row(start: int, end: int, basis: str, low: int, high: int) -> pd.DataFrame:

@@ -1,0 +1,68 @@
+"""The command line: what users type, and how errors reach them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from nsysdoctor import __version__
+from nsysdoctor.errors import NsysDoctorError
+
+app = typer.Typer(
+    name="nsysdoctor",
+    help="Finds what wastes GPU time in an Nsight Systems trace, says why, and prices the cure.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nsysdoctor {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option(help="Show a traceback for errors.")] = False,
+) -> None:
+    """Finds what wastes GPU time in an Nsight Systems trace, says why, and prices the cure."""
+    if debug:
+        os.environ["NSYSDOCTOR_DEBUG"] = "1"
+
+
+def complain(error: NsysDoctorError) -> None:
+    """Prints what is wrong and what to do, two lines on stderr."""
+    encoding = sys.stderr.encoding or "utf-8"
+    for line in (f"nsysdoctor: {error.message}", f"  hint: {error.hint}"):
+        flat = " ".join(line.split("\n"))
+        print(flat.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+
+
+def main() -> None:
+    """Runs the command line; errors meant for users end with exit status 2, no traceback."""
+    from nsysdoctor.commands import register
+
+    register(app)
+    try:
+        app()
+    except NsysDoctorError as error:
+        if os.environ.get("NSYSDOCTOR_DEBUG"):
+            raise
+        complain(error)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("nsysdoctor: stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

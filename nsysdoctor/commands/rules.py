@@ -1,0 +1,58 @@
+"""`nsysdoctor rules`: list them, explain one, check and test a folder of one's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsysdoctor.errors import RuleError
+
+app = typer.Typer(help="List, explain, check and test rules.", no_args_is_help=True)
+
+Folders = Annotated[list[Path] | None, typer.Option("--rules", help="A folder of further rules.")]
+
+
+@app.command("list")
+def list_rules(rules: Folders = None) -> None:
+    """Print every rule with its title, by category."""
+    from nsysdoctor.rule import load_rules
+
+    found = load_rules(rules or [])
+    width = max(len(rule.name) for rule in found)
+    for category in sorted({rule.words.category for rule in found}):
+        typer.echo(category)
+        for rule in found:
+            if rule.words.category == category:
+                typer.echo(f"  {rule.name:<{width}}  {rule.words.title}")
+
+
+@app.command()
+def explain(name: Annotated[str, typer.Argument(metavar="RULE")], rules: Folders = None) -> None:
+    """Print why a rule matters, its cures and its numbers."""
+    from nsysdoctor.rule import load_rules, select_rules
+    from nsysdoctor.rule_page import rule_page
+
+    (rule,) = select_rules(load_rules(rules or []), [name])
+    sys.stdout.write(rule_page(rule))
+
+
+@app.command()
+def check(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
+    """Load the rules of a folder and say what contradicts itself."""
+    from nsysdoctor.rule import load_rule
+
+    paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
+    if not paths:
+        raise RuleError(f"{folder} holds no rules", "a rule is NAME.yaml beside NAME.py")
+    failed = 0
+    for path in paths:
+        try:
+            load_rule(path)
+        except RuleError as error:
+            failed += 1
+            typer.echo(f"{path.name}: {error.message} ({error.hint})", err=True)
+    typer.echo(f"{len(paths) - failed} rules are sound, {failed} are not")
+    raise typer.Exit(2 if failed else 0)

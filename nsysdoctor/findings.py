@@ -1,0 +1,119 @@
+"""From what a rule measured to findings in a reader's words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nsysdoctor.replay import Price
+from nsysdoctor.report import LEVELS, Evidence, Finding, Level, Quantity
+from nsysdoctor.rule import Rule
+from nsysdoctor.units import quantity_text
+
+EVIDENCE_LIMIT = 20
+_OWN = frozenset({"subject", "device", "count", "level", "basis", "saving_ns"})
+_SHARES: tuple[tuple[float, Level], ...] = ((0.10, "high"), (0.03, "medium"), (0.01, "low"))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one rule found: a row per subject, their evidence and the edits that cure them."""
+
+    rule: Rule
+    rows: pd.DataFrame
+    evidence: pd.DataFrame | None
+    edits: pd.DataFrame | None
+
+
+def level_of(saving_ratio: float) -> Level:
+    """Returns the level of a saving, as a share of the window, on the one scale for all rules."""
+    return next((level for least, level in _SHARES if saving_ratio >= least), "info")
+
+
+def rank_key(finding: Finding) -> tuple[int, int, str, str, int]:
+    """Returns what findings are sorted by: level, saving, then names, so that no two tie."""
+    return (
+        LEVELS.index(finding.level),
+        -(finding.saving_ns or 0),
+        finding.rule,
+        finding.subject,
+        finding.device if finding.device is not None else -1,
+    )
+
+
+def make_finding(
+    measured: Measured, row: int, price: Price | None, window_ns: int, ecosystem: str, trace: int
+) -> Finding:
+    """Returns the finding for one row of what a rule measured."""
+    words = measured.rule.words
+    data: dict[str, Any] = measured.rows.iloc[row].to_dict()
+    facts = {k: _plain(v) for k, v in data.items() if k not in _OWN and not k.startswith("_")}
+    price = price or _stated(data, window_ns)
+    ratio = price.saving_ns / window_ns if price is not None and window_ns else None
+    shown = {k: quantity_text(k, _plain(v)) for k, v in data.items()}
+    spoken = ecosystem if ecosystem in words.fix else _fallback(words.fix)
+    evidence, total = _evidence(measured.evidence, row)
+    device = int(data.get("device", -1))
+    return Finding(
+        rule=measured.rule.name,
+        level=data.get("level") or level_of(ratio or 0.0),
+        subject=str(data["subject"]),
+        trace=trace,
+        device=device if device >= 0 else None,
+        title=words.title.format(**shown),
+        message=words.message.format(**shown).strip(),
+        why=words.why.strip(),
+        fix=words.fix[spoken].strip(),
+        ecosystem=spoken,
+        example={k: v.strip() for k, v in words.example.items()},
+        count=int(data["count"]),
+        saving_ns=price.saving_ns if price else None,
+        saving_low_ns=price.low_ns if price else None,
+        saving_high_ns=price.high_ns if price else None,
+        saving_ratio=ratio,
+        basis=data.get("basis") or "measured",
+        facts=facts,
+        evidence=evidence,
+        evidence_total=total,
+    )
+
+
+def _stated(data: dict[str, Any], window_ns: int) -> Price | None:
+    stated = data.get("saving_ns")
+    if stated is None or pd.isna(stated):
+        return None
+    saving = max(0, min(int(stated), window_ns))
+    return Price(saving, saving, saving)
+
+
+def _fallback(fix: dict[str, str]) -> str:
+    return next(name for name in ("any", "cuda", *sorted(fix)) if name in fix)
+
+
+def _plain(value: Any) -> Quantity:
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value if isinstance(value, int | float | str) or value is None else str(value)
+
+
+def _evidence(evidence: pd.DataFrame | None, row: int) -> tuple[list[Evidence], int]:
+    """The longest places of one row, and how many there are in all."""
+    if evidence is None:
+        return [], 0
+    mine = evidence[evidence["row"] == row]
+    length = mine["end_ns"] - mine["start_ns"]
+    order = mine.assign(length=length).sort_values(
+        ["length", "start_ns", "end_ns", "what"], ascending=[False, True, True, True]
+    )
+    shown = [
+        Evidence(int(r["start_ns"]), int(r["end_ns"]), str(r["what"]))
+        for r in order.head(EVIDENCE_LIMIT).to_dict("records")
+    ]
+    return shown, len(mine)

@@ -1,0 +1,30 @@
+"""Which files may be written: never a trace, and no file that another program wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nsysdoctor.errors import UsageError
+
+_HEAD_BYTES = 4096
+
+
+def check_target(target: Path, traces: list[Path], force: bool) -> None:
+    """Raises UsageError when `target` is a trace, lies in no folder, or belongs to others."""
+    if any(target.resolve() == trace.resolve() for trace in traces):
+        raise UsageError(f"{target} is the trace itself", "name another output file")
+    if not target.parent.is_dir():
+        raise UsageError(f"the folder of {target} does not exist", "make it first")
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder", "name a file in it")
+    if target.exists() and not force and not _ours(target):
+        raise UsageError(
+            f"{target} exists and was not written by nsysdoctor", "use --force to overwrite it"
+        )
+
+
+def _ours(target: Path) -> bool:
+    """Every format carries the tool's name near its head; an empty file belongs to nobody."""
+    with target.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return not head or b"nsysdoctor" in head

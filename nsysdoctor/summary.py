@@ -1,0 +1,171 @@
+"""The parts of a report that describe a trace before any rule is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.ingest.schema import EXPORT_SCHEMA, EXPORT_VERSION
+from nsysdoctor.report import (
+    DeviceBudget,
+    Dropped,
+    Gpu,
+    IdleCause,
+    Metric,
+    Note,
+    Phase,
+    Steps,
+    TraceInfo,
+    Window,
+)
+from nsysdoctor.tables.states import CAUSES
+from nsysdoctor.trace import Trace, table_recipes
+
+
+def trace_info(trace: Trace) -> TraceInfo:
+    """Returns what export was analysed: versions, GPUs used, rows, dropped rows."""
+    metadata = trace.export.metadata()
+    overruns = trace.table("overruns")
+    sources = ("kernel", "memcpy", "memset", "graph")
+    dropped = [Dropped(table, reason, rows) for table, reason, rows in trace.dropped()]
+    for kind, rows in overruns.groupby("kind", sort=True):
+        dropped.append(Dropped(sources[int(kind)], "overlaps its own stream", len(rows)))
+    return TraceInfo(
+        path=str(trace.export.path),
+        rank=None,
+        host=None,
+        nsys_version=metadata.get(EXPORT_VERSION),
+        schema_version=metadata.get(EXPORT_SCHEMA),
+        gpus=[_gpu(row) for row in trace.table("devices").to_dict("records")],
+        rows=trace.row_counts(),
+        dropped=dropped,
+    )
+
+
+def _gpu(row: dict[str, object]) -> Gpu:
+    def known(name: str) -> int | None:
+        return int(str(row[name])) or None
+
+    major = known("compute_major")
+    return Gpu(
+        device=int(str(row["device"])),
+        name=str(row["name"]),
+        memory_bandwidth_bytes_per_s=known("memory_bandwidth_bytes_per_s"),
+        sm_count=known("sm_count"),
+        clock_hz=known("clock_hz"),
+        compute_capability=f"{major}.{row['compute_minor']}" if major else None,
+        total_memory_bytes=known("total_memory_bytes"),
+    )
+
+
+def window_of(trace: Trace) -> Window:
+    """Returns the window that savings refer to."""
+    row = trace.table("window").iloc[0]
+    return Window(int(row["start_ns"]), int(row["end_ns"]), str(row["basis"]))  # type: ignore[arg-type]
+
+
+def steps_of(trace: Trace) -> Steps | None:
+    """Returns the steps, None when none were recognised; times are of the steady ones."""
+    steps, marks = trace.table("steps"), trace.table("step_marks")
+    if marks is None or not len(steps):
+        return None
+    steady = steps[steps["phase"] == "steady"]
+    used = steady if len(steady) else steps
+    length = (used["end_ns"] - used["start_ns"]).to_numpy()
+    return Steps(
+        count=len(steps),
+        steady_count=len(steady),
+        basis=marks.basis,
+        label=marks.label,
+        median_ns=int(np.median(length)),
+        p90_ns=int(np.percentile(length, 90)),
+    )
+
+
+def phases_of(trace: Trace, index: int) -> list[Phase]:
+    """Returns the phases in order; none when no steps were recognised."""
+    if not len(trace.table("steps")):
+        return []
+    return [
+        Phase(index, str(r["phase"]), int(r["start_ns"]), int(r["end_ns"]), int(r["steps"]))
+        for r in trace.table("phases").to_dict("records")
+    ]
+
+
+def budgets_of(trace: Trace, index: int) -> list[DeviceBudget]:
+    """Returns each device's budget; the four buckets sum to the span."""
+    names = dict(zip(*(trace.table("devices")[c] for c in ("device", "name")), strict=True))
+    return [
+        _budget(row, str(names[row["device"]]), index)
+        for row in trace.table("time_budget").to_dict("records")
+    ]
+
+
+def _budget(row: dict[str, int], name: str, index: int) -> DeviceBudget:
+    span = int(row["span_ns"])
+    compute, communication = int(row["compute_ns"]), int(row["exposed_communication_ns"])
+    idle = int(row["idle_ns"])
+    return DeviceBudget(
+        trace=index,
+        device=int(row["device"]),
+        name=name,
+        span_ns=span,
+        compute_ns=compute,
+        exposed_communication_ns=communication,
+        exposed_copy_ns=int(row["exposed_copy_ns"]),
+        idle_ns=idle,
+        utilization_ratio=(compute + communication) / span if span else 1.0,
+        busy_ratio=(span - idle) / span if span else 1.0,
+        kernel_work_ns=int(row["kernel_work_ns"]),
+        start_ns=int(row["start_ns"]),
+        processes=int(row["processes"]),
+    )
+
+
+def idle_causes_of(trace: Trace, index: int) -> list[IdleCause]:
+    """Returns idle time by device and cause, largest first; per device it sums to `idle_ns`."""
+    pieces = trace.table("gap_causes")
+    length = (pieces["end_ns"] - pieces["start_ns"]).rename("idle_ns")
+    sums = length.groupby([pieces["device"], pieces["cause"]], sort=True).sum()
+    rows = [
+        IdleCause(index, int(device), CAUSES[int(cause)], int(idle))
+        for (device, cause), idle in sums.items()
+        if idle
+    ]
+    return sorted(rows, key=lambda r: (r.device, -r.idle_ns, r.cause))
+
+
+def notes_of(trace: Trace, index: int) -> list[Note]:
+    """Returns what limits or qualifies the numbers."""
+    notes = [Note(index, text) for text in _device_notes(trace.table("devices"))]
+    launches, ops = trace.optional("launches"), trace.table("ops")
+    if launches is None:
+        notes.append(Note(index, "no CUDA calls were recorded; idle time has no known cause"))
+    elif len(launches) < 0.98 * len(ops):
+        missing = len(ops) - len(launches)
+        notes.append(
+            Note(
+                index,
+                f"{missing:,} of {len(ops):,} GPU operations have no recorded call "
+                "(outside the capture, or trimmed)",
+            )
+        )
+    return notes
+
+
+def _device_notes(devices: pd.DataFrame) -> list[str]:
+    apart = devices.loc[devices["kept_apart"], "device"].tolist()
+    return [
+        f"device {d} may be the same GPU as another one: several processes use its CUDA ordinal "
+        "and the export does not map ordinals to hardware, so processes are kept apart"
+        for d in apart
+    ]
+
+
+def metrics_of(trace: Trace, index: int) -> list[Metric]:
+    """Returns the numbers that a gate holds against limits; see the table `metrics`."""
+    if "metrics" not in table_recipes():
+        return []
+    return [replace(metric, trace=index) for metric in trace.optional("metrics") or []]
