@@ -90,7 +90,8 @@ def test_terminal_tells_the_whole_story() -> None:
         "copy 10.0 %",
         "idle 30.0 %",
         "idle 30.0 ms: blocking copy 18.0 ms, host code 7.00 ms",
-        "Cure: Pin the batches and copy them ahead of their use: DataLoader(..., pin_memory=True);",
+        "Cure: Pin the batches and copy them ahead of their use: DataLoader(..., pin_memory=True)"
+        " x.to(device, non_blocking=True)",
         "Not judged: input_starvation, unified_memory_migration;"
         " record with --trace=cuda,osrt --cuda-um-gpu-page-faults=true",
         "Left out: 3 kernel rows (end before start)",
@@ -214,3 +215,24 @@ def test_two_traces_are_told_apart() -> None:
     assert "rank 1, GPU 0" in render_markdown(report)
     unnamed = make_report(traces=[make_trace(path="a/x.sqlite"), make_trace(path="b/y.sqlite")])
     assert words.device_label(unnamed, 1, 0) == "y.sqlite, GPU 0"
+
+
+def test_blocks_tell_prose_from_code() -> None:
+    text = (
+        "Pin it:\n    a = 1\n      b\nthen `wait`.\n\nAgain.\n```py\nfor x in y:\n\n    z\n```\nend"
+    )
+    assert [(piece.code, piece.text) for piece in words.blocks(text)] == [
+        (False, "Pin it:"),
+        (True, "a = 1\n  b"),
+        (False, "then `wait`."),
+        (False, "Again."),
+        (True, "for x in y:\n\n    z"),
+        (False, "end"),
+    ]
+    assert words.blocks("") == []
+
+
+def test_cure_that_is_only_code() -> None:
+    report = make_report(findings=[make_finding(fix="    a = 1\n    b = 2")])
+    assert "a = 1 b = 2" in flat(on_terminal(report))
+    assert "a = 1; b = 2" in flat(shown_by(render_markdown(report)))

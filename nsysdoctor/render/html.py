@@ -20,7 +20,7 @@ from nsysdoctor.timeline.payload import PAINTS, Payload
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from nsysdoctor.render.charts import Chart
+    from nsysdoctor.render.chart import Chart
 
 ASSETS = Path(__file__).parent / "assets"
 MODULES = (
@@ -57,14 +57,6 @@ class Part:
     text: str
     weight: int
     colour: str
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A stretch of text that is code or is not."""
-
-    code: bool
-    text: str
 
 
 @dataclass(frozen=True)
@@ -112,29 +104,10 @@ def policy(*scripts: str) -> str:
     )
 
 
-def parts(text: str) -> list[Piece]:
-    """Returns the paragraphs of a text; fenced or indented ones are code."""
-    found: list[Piece] = []
-    fenced = re.split(r"^```[^\n]*\n(.*?)^```\s*$", text, flags=re.DOTALL | re.MULTILINE)
-    for place, block in enumerate(fenced):
-        if place % 2:
-            found.append(Piece(True, block.rstrip("\n")))
-        else:
-            found += [_paragraph(part) for part in re.split(r"\n\s*\n", block) if part.strip()]
-    return found
-
-
-def _paragraph(text: str) -> Piece:
-    lines = text.strip("\n").split("\n")
-    if all(line.startswith("    ") or not line.strip() for line in lines):
-        return Piece(True, "\n".join(line[4:] for line in lines).rstrip())
-    return Piece(False, text.strip())
-
-
-def inline(text: str) -> list[Piece]:
+def inline(text: str) -> list[words.Piece]:
     """Returns prose with what stands between single backticks as code."""
     pieces = re.split(r"`([^`\n]+)`", text)
-    return [Piece(bool(place % 2), piece) for place, piece in enumerate(pieces) if piece]
+    return [words.Piece(bool(place % 2), piece) for place, piece in enumerate(pieces) if piece]
 
 
 def budget(device: DeviceBudget) -> list[Part]:
@@ -215,7 +188,7 @@ def _environment(report: Report) -> Environment:
     for text in ("ns_text", "ratio_text", "count_text", "rate_text", "quantity_text"):
         made.globals[text] = getattr(units, text)
     made.globals.update(
-        parts=parts,
+        parts=words.blocks,
         inline=inline,
         budget=budget,
         budget_words=lambda device: ", ".join(f"{p.label} {p.text}" for p in budget(device)),

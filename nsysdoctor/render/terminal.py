@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # wider lines are hard to read
 INDENT = 4
+CODE_LINES = 4
 FULL_BUDGETS = 4  # more devices than this get a line each
 MARKS = {"compute": "█", "communication": "▓", "copy": "▒", "idle": "·"}
 STYLES = {"compute": "green", "communication": "magenta", "copy": "blue", "idle": "bright_black"}
@@ -143,9 +144,12 @@ def _budgets(report: Report, width: int) -> Iterator[Text]:
 
 
 def _cure(finding: Finding, width: int) -> Iterator[Text]:
-    cure = words.cure_text(finding)
-    if cure:
-        yield _wrapped(f"Cure: {words.shorten(cure, 3 * width)}", width)
+    lead, code = words.cure_lead(finding)
+    if lead or code:
+        yield _wrapped(f"Cure: {words.shorten(lead, 3 * width)}", width)
+    for line in code[:CODE_LINES]:
+        text = line.rstrip().expandtabs(4)
+        yield _line(" " * (INDENT + 2), (words.clipped(text, width - INDENT - 2), "cyan"))
 
 
 def _title(place: int, finding: Finding, width: int) -> Iterator[Text]:
@@ -222,7 +226,8 @@ def _limits(report: Report, width: int) -> Iterator[Text]:
 def _kernel_facts(row: KernelRow) -> str:
     kind = f"{row.category} {row.dtype}".strip()
     times = f"{count_text(row.count)} launches, median {ns_text(row.median_ns)}"
-    facts = [kind, f"{row.bound} bound ({row.basis})", times]
+    known = row.bound not in ("", "unknown")
+    facts = [kind, f"{row.bound} bound ({row.basis})" if known else "bound unknown", times]
     if row.rate_bytes_per_s is not None:
         facts.append(rate_text(row.rate_bytes_per_s))
     if row.peak_ratio is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from nsysdoctor.report import DeviceBudget, Evidence, Finding, IdleCause, Outcome, Report
@@ -123,21 +124,63 @@ def place_text(report: Report, finding: Finding) -> str:
     return f"{finding.subject} ({', '.join(parts)})" if parts else finding.subject
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of text that is code or is not."""
+
+    code: bool
+    text: str
+
+
+def blocks(text: str) -> list[Piece]:
+    """Returns prose and code in turn: lines indented by four blanks, or fenced, are code.
+
+    An empty line starts a new paragraph; code keeps its own line breaks and further indentation.
+    """
+    found: list[Piece] = []
+    fenced = paragraph = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced, paragraph = not fenced, True
+        elif not line.strip() and not fenced:
+            paragraph = True
+        else:
+            code = fenced or line.startswith("    ")
+            body = line[4:] if code and not fenced else line
+            if found and found[-1].code == code and not (paragraph and not code):
+                found[-1] = Piece(code, f"{found[-1].text}\n{body}")
+            else:
+                found.append(Piece(code, body))
+            paragraph = False
+    return found
+
+
+def cure_lead(finding: Finding) -> tuple[str, list[str]]:
+    """Returns the first words of the cure in one line, and the lines of code they announce."""
+    pieces = blocks(finding.fix)
+    if not pieces:
+        return "", []
+    if pieces[0].code:
+        return "", pieces[0].text.splitlines()
+    code = pieces[1].text.splitlines() if len(pieces) > 1 and pieces[1].code else []
+    return " ".join(pieces[0].text.split()), code
+
+
 def cure_text(finding: Finding) -> str:
-    """Returns the first paragraph of the cure, with the code it announces."""
-    parts = [part for part in finding.fix.split("\n\n") if part.strip()]
-    if not parts:
-        return ""
-    lead = " ".join(parts[0].split())
-    if lead.endswith(":") and len(parts) > 1:
-        return f"{lead} {'; '.join(line.strip() for line in parts[1].strip().splitlines())}"
-    return lead
+    """Returns the beginning of the cure, with the code it announces, in one line."""
+    lead, code = cure_lead(finding)
+    return " ".join(part for part in (lead, "; ".join(line.strip() for line in code)) if part)
 
 
 def shorten(text: str, width: int) -> str:
     """Returns text in one line of at most `width` characters, cut with an ellipsis."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: max(1, width - 1)].rstrip() + "…"
+
+
+def clipped(text: str, width: int) -> str:
+    """Returns one line of code, its indentation kept, cut with an ellipsis."""
+    return text if len(text) <= width else text[: max(1, width - 1)] + "…"
 
 
 def middle(text: str, width: int) -> str:

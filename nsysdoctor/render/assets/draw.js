@@ -81,7 +81,7 @@ function drawAxis(ctx, scene, palette, box) {
   ctx.textAlign = "center";
   for (const time of at) {
     const text = tickText(time, step);
-    const half = (text.length * LETTER) / 2;
+    const half = (text.length * LETTER) / 2 + 3;
     const x = Math.min(Math.max(xOf(scene.view, time, box.width), half), box.width - half);
     ctx.fillText(text, x, 12);
   }
