@@ -183,7 +183,7 @@ def test_the_table_names_runs_and_changes(tmp_path: Path) -> None:
 def test_the_page_is_one_file_with_the_change_marked(tmp_path: Path) -> None:
     found = filled(tmp_path, branch="</script><img src=x onerror=alert(1)>")
     page = history_page(found)
-    assert page.startswith("<html>") and "Plotly.newPlot" in page
+    assert "<title>nsysdoctor history</title>" in page and "Plotly.newPlot" in page
     own = page.rsplit("Plotly.newPlot", 1)[1]
     assert "badc0ffee" in own and "GPU utilization [%]" in own
     assert "<img" not in own and "</script><img" not in page

@@ -1,0 +1,248 @@
+"""The numbers that a gate holds: over the window, and in each steady step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysdoctor.intervals import Ints, Spans, spans
+from nsysdoctor.metrics import METRICS
+from nsysdoctor.recipe import table
+from nsysdoctor.report import Metric
+from nsysdoctor.tables.activity import GRAPH, KERNEL
+from nsysdoctor.tables.states import CAUSES
+from nsysdoctor.tables.time_budget import BUCKETS
+from nsysdoctor.verbs import SYNCS, Verb
+
+Floats = npt.NDArray[np.float64]
+_WAITS = tuple(int(verb) for verb in (*SYNCS, Verb.COPY))
+
+
+class Scope(NamedTuple):
+    """Where values are taken: the steady steps, and the stretch that the overall value covers."""
+
+    steps: Spans
+    whole: Spans
+
+
+class Values(NamedTuple):
+    """One value per step, and one over the whole stretch."""
+
+    steps: Floats
+    whole: Floats
+
+
+@table
+def metrics(
+    ops: pd.DataFrame,
+    device_pieces: pd.DataFrame,
+    horizon: pd.DataFrame,
+    steps: pd.DataFrame,
+    window: pd.DataFrame,
+    gap_causes: pd.DataFrame,
+    submissions: pd.DataFrame | None = None,
+    launches: pd.DataFrame | None = None,
+    copies: pd.DataFrame | None = None,
+    api: pd.DataFrame | None = None,
+) -> list[Metric]:
+    """Returns the metrics of the trace in the order of `METRICS`, of its devices, then its host.
+
+    A device's step reaches from the first kernel that the host launched in a step to the first of
+    the next, so that a host that runs ahead does not shift work between steps; host metrics take
+    the host's steps. What was not recorded gives no metric: causes need calls, pageable copies
+    need memory kinds.
+    """
+    found: list[Metric] = []
+    for row in horizon.itertuples(index=False):
+        device = int(row.device)
+        scope = _device_scope(steps, window, submissions, ops, device, row)
+        pieces = device_pieces[device_pieces["device"] == device]
+        found += _budget_metrics(device, pieces, scope)
+        if launches is not None:
+            found += _cause_metrics(device, gap_causes, scope)
+        found.append(_metric(device, "kernel_ns", _work(_kernels(ops, device), scope)))
+        if copies is not None:
+            found += _copy_metrics(device, copies[copies["device"] == device], scope)
+    return found + (_host_metrics(api, _host_scope(steps, window)) if api is not None else [])
+
+
+def _steady(steps: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
+    """Which steps are steady and inside the window asked for."""
+    row = window.iloc[0]
+    inside = np.ones(len(steps), dtype=bool)
+    if row["basis"] == "given":
+        inside = (steps["start_ns"] >= row["start_ns"]) & (steps["end_ns"] <= row["end_ns"])
+    return np.asarray((steps["phase"] == "steady") & inside, dtype=bool)
+
+
+def _host_scope(steps: pd.DataFrame, window: pd.DataFrame) -> Scope:
+    kept = steps[_steady(steps, window)]
+    row = window.iloc[0]
+    whole = spans([row["host_start_ns"]], [row["host_end_ns"]])
+    return Scope(spans(kept["start_ns"], kept["end_ns"]), whole)
+
+
+def _device_scope(
+    steps: pd.DataFrame,
+    window: pd.DataFrame,
+    submissions: pd.DataFrame | None,
+    ops: pd.DataFrame,
+    device: int,
+    horizon: NamedTuple,
+) -> Scope:
+    row = window.iloc[0]
+    bounds = (horizon.start_ns, horizon.end_ns)  # type: ignore[attr-defined]
+    if row["basis"] != "all":
+        bounds = (row["start_ns"], row["end_ns"])
+    whole = spans([bounds[0]], [bounds[1]])
+    if submissions is None or not len(steps):
+        return Scope(spans([], []), whole)
+    every = _device_steps(steps, submissions, ops, device)
+    kept = _steady(steps, window)
+    return Scope(Spans(every.start[kept], every.end[kept]), whole)
+
+
+def _device_steps(
+    steps: pd.DataFrame, submissions: pd.DataFrame, ops: pd.DataFrame, device: int
+) -> Spans:
+    """The stretch of device time that belongs to each step; host time where it launched nothing."""
+    op = submissions["op"].to_numpy()
+    kind = ops["kind"].to_numpy()[op]
+    mine = (ops["device"].to_numpy()[op] == device) & ((kind == KERNEL) | (kind == GRAPH))
+    order = np.argsort(submissions["called_ns"].to_numpy()[mine], kind="stable")
+    called, op = submissions["called_ns"].to_numpy()[mine][order], op[mine][order]
+    low, high = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    first, stop = np.searchsorted(called, low), np.searchsorted(called, high)
+    some = stop > first
+    start, end = low.astype(np.int64), high.astype(np.int64)
+    start[some] = ops["start_ns"].to_numpy()[op[first[some]]]
+    end[some] = ops["end_ns"].to_numpy()[op[stop[some] - 1]]
+    start = np.maximum.accumulate(start)
+    follows = np.append(high[:-1] == low[1:], False)
+    end[follows] = np.append(start[1:], 0)[follows]
+    return Spans(start, np.maximum(end, start))
+
+
+def _metric(device: int | None, name: str, values: Values) -> Metric:
+    unit = METRICS[name].unit
+    return Metric(0, device, name, unit, float(values.whole[0]), values.steps.tolist())
+
+
+def _work(these: Spans, scope: Scope) -> Values:
+    """How many ns of the intervals lie in each step and in the whole; overlaps count twice."""
+    return Values(*(_inside(these, part) for part in scope))
+
+
+def _inside(these: Spans, parts: Spans) -> Floats:
+    edges = np.unique(np.concatenate((*parts,)))
+    if len(edges) < 2:
+        return np.zeros(len(parts.start))
+    cells = _begun(np.sort(these.start), edges) - _begun(np.sort(these.end), edges)
+    total = np.concatenate(([0], np.cumsum(cells)))
+    at = (np.searchsorted(edges, parts.end), np.searchsorted(edges, parts.start))
+    return (total[at[0]] - total[at[1]]).astype(np.float64)
+
+
+def _begun(times: Ints, edges: Ints) -> Ints:
+    """For each cell between edges the sum over `times` of how long each lies behind in the cell.
+
+    The difference of this sum for starts and for ends is the covered time. Sums stay within a
+    cell, so that they cannot overflow.
+    """
+    width = np.diff(edges)
+    earlier = np.searchsorted(times, edges[:-1], side="right")
+    inner = times[(times > edges[0]) & (times <= edges[-1])]
+    cell = np.searchsorted(edges, inner, side="left")
+    left = np.concatenate(([0], np.cumsum(edges[cell] - inner)))
+    bounds = np.searchsorted(inner, edges, side="right")
+    return (earlier * width + left[bounds[1:]] - left[bounds[:-1]]).astype(np.int64)
+
+
+def _count(times: Ints, scope: Scope, size: Ints | None = None) -> Values:
+    """How many events, or how much of them, begin in each step and in the whole."""
+    order = np.argsort(times, kind="stable")
+    sizes = np.ones(len(times), dtype=np.int64) if size is None else size[order]
+    total = np.concatenate(([0], np.cumsum(sizes)))
+    return Values(*(_between(total, times[order], part) for part in scope))
+
+
+def _between(total: Ints, at: Ints, part: Spans) -> Floats:
+    high, low = np.searchsorted(at, part.end), np.searchsorted(at, part.start)
+    return (total[high] - total[low]).astype(np.float64)
+
+
+def _budget_metrics(device: int, pieces: pd.DataFrame, scope: Scope) -> list[Metric]:
+    """The buckets of a step sum to its length inside the horizon; ratios refer to the length."""
+    bucket, every = pieces["bucket"].to_numpy(), spans(pieces["start_ns"], pieces["end_ns"])
+    spent = {}
+    for code, name in enumerate(BUCKETS):
+        mine = bucket == code
+        spent[name] = _work(Spans(every.start[mine], every.end[mine]), scope)
+    length = Values(*((part.end - part.start).astype(np.float64) for part in scope))
+    used = _sum(spent["compute"], spent["exposed_communication"])
+    return [
+        _metric(device, "utilization_ratio", _ratio(used, length)),
+        _metric(device, "busy_ratio", _ratio(_sum(used, spent["exposed_copy"]), length)),
+        _metric(device, "step_ns", length),
+        _metric(device, "idle_ns", spent["idle"]),
+        _metric(device, "exposed_communication_ns", spent["exposed_communication"]),
+        _metric(device, "exposed_copy_ns", spent["exposed_copy"]),
+    ]
+
+
+def _sum(left: Values, right: Values) -> Values:
+    return Values(left.steps + right.steps, left.whole + right.whole)
+
+
+def _ratio(part: Values, whole: Values) -> Values:
+    pairs = zip(part, whole, strict=True)
+    return Values(*(np.minimum(a / np.maximum(b, 1.0), 1.0) for a, b in pairs))
+
+
+def _cause_metrics(device: int, gap_causes: pd.DataFrame, scope: Scope) -> list[Metric]:
+    mine = gap_causes[gap_causes["device"] == device]
+    cause, every = mine["cause"].to_numpy(), spans(mine["start_ns"], mine["end_ns"])
+    found = []
+    for code, name in enumerate(CAUSES):
+        rows = cause == code
+        work = _work(Spans(every.start[rows], every.end[rows]), scope)
+        found.append(_metric(device, f"idle_{name}_ns", work))
+    return found
+
+
+def _kernels(ops: pd.DataFrame, device: int) -> Spans:
+    kind = ops["kind"].to_numpy()
+    mine = (ops["device"].to_numpy() == device) & ((kind == KERNEL) | (kind == GRAPH))
+    return Spans(ops["start_ns"].to_numpy()[mine], ops["end_ns"].to_numpy()[mine])
+
+
+def _copy_metrics(device: int, copies: pd.DataFrame, scope: Scope) -> list[Metric]:
+    """Copies with a pageable end; none where the export does not tell memory kinds."""
+    if len(copies) and bool((copies[["src_kind", "dst_kind"]] < 0).all(axis=None)):
+        return []
+    mine = copies[copies["pageable"]]
+    start, size = mine["start_ns"].to_numpy(), mine["bytes"].to_numpy()
+    return [
+        _metric(device, "pageable_bytes", _count(start, scope, size)),
+        _metric(device, "pageable_copy_count", _count(start, scope)),
+    ]
+
+
+def _host_metrics(api: pd.DataFrame, scope: Scope) -> list[Metric]:
+    verb, start = api["verb"].to_numpy(), api["start_ns"].to_numpy()
+    top = api["top"].to_numpy()
+    calls = Spans(start[top], api["end_ns"].to_numpy()[top])
+    return [
+        _metric(None, "api_ns", _work(calls, scope)),
+        *(
+            _metric(None, name, _count(start[np.isin(verb, verbs)], scope))
+            for name, verbs in (
+                ("synchronization_count", _WAITS),
+                ("kernel_launch_count", (int(Verb.LAUNCH),)),
+                ("graph_launch_count", (int(Verb.GRAPH_LAUNCH),)),
+            )
+        ),
+    ]
