@@ -126,7 +126,7 @@ def four_streams(_: bool) -> Program:
             for stream in streams:
                 yield from launch_all(job.main, stream, (quarter,), 3_000)
 
-    return job.run(40, step)
+    return job.run(40, step, weights=0)
 
 
 SAMPLES = (

@@ -40,7 +40,7 @@ def replayed(job: Job, work: Sequence[Kernel], count: int, cost_ns: int = 11_000
         yield from job.main.work(20_000)
 
     def whole() -> Routine[None]:
-        yield from start_up(job.main)
+        yield from start_up(job.main, weights=0)
         yield from job.main.instantiate(graph)
         yield from iterate(job.main, count, step, text="round {}")
 
@@ -56,7 +56,7 @@ def _launched(job: Job, work: Sequence[Kernel], count: int, python_ns: int) -> P
         yield from read_back(job, job.stream, wait=True)
         yield from job.main.work(20_000)
 
-    return job.run(count, step, text="round {}")
+    return job.run(count, step, text="round {}", weights=0)
 
 
 def launch_bound(cured: bool) -> Program:

@@ -96,7 +96,7 @@ def one_thread(_: bool) -> Program:
     def step(_: int) -> Routine[None]:
         yield from launch_all(job.main, job.stream, (lone,), 2_000)
 
-    return job.run(30, step)
+    return job.run(30, step, weights=0)
 
 
 def register_spill(_: bool) -> Program:
@@ -114,7 +114,7 @@ def register_spill(_: bool) -> Program:
     def step(_: int) -> Routine[None]:
         yield from launch_all(job.main, job.stream, [kernel] * 3, 2_000)
 
-    return job.run(30, step)
+    return job.run(30, step, weights=0)
 
 
 def unified_memory(cured: bool) -> Program:
@@ -130,7 +130,7 @@ def unified_memory(cured: bool) -> Program:
         yield from launch_all(job.main, job.stream, (faulting if late else join,), 8_000)
         yield from job.main.synchronize_stream(job.stream)
 
-    return job.run(34, step)
+    return job.run(34, step, weights=0)
 
 
 def unified_memory_at_start(_: bool) -> Program:
@@ -144,7 +144,7 @@ def unified_memory_at_start(_: bool) -> Program:
         yield from launch_all(job.main, job.stream, (first if index == 0 else join,), 8_000)
         yield from job.main.synchronize_stream(job.stream)
 
-    return job.run(34, step)
+    return job.run(34, step, weights=0)
 
 
 def profiler_overhead(cured: bool) -> Program:

@@ -68,7 +68,7 @@ def sync_storm(cured: bool) -> Program:
                 yield from job.main.launch(job.stream, tiny)
                 yield from read_back(job, job.stream, wait=not cured)
 
-    return job.run(18, step)
+    return job.run(18, step, weights=0)
 
 
 def data_dependent(cured: bool) -> Program:
@@ -85,7 +85,7 @@ def data_dependent(cured: bool) -> Program:
             yield from job.main.work(45_000)
             yield from launch_all(job.main, job.stream, (select,))
 
-    return job.run(36, step)
+    return job.run(36, step, weights=0)
 
 
 def _sync_at(place: str) -> Callable[[bool], Program]:
@@ -137,7 +137,7 @@ def scalar_reads(cured: bool) -> Program:
             yield from launch_all(job.main, job.stream, (tiny,))
             yield from read_back(job, job.stream, wait=not cured, pinned=cured)
 
-    return job.run(30, step)
+    return job.run(30, step, weights=0)
 
 
 def scalar_reads_beside_streams(cured: bool) -> Program:
@@ -155,7 +155,7 @@ def scalar_reads_beside_streams(cured: bool) -> Program:
             yield from launch_all(job.main, job.stream, (tiny,))
             yield from read_back(job, job.stream, wait=not cured, pinned=cured)
 
-    return job.run(30, step)
+    return job.run(30, step, weights=0)
 
 
 def decode(cured: bool) -> Program:

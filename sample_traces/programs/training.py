@@ -78,19 +78,19 @@ def launch_all(
         yield from host.launch(stream, kernel)
 
 
-def start_up(host: Host, device: int = 0, weights: int = 6) -> Routine[None]:
-    """Load the libraries, reserve memory and upload the weights once."""
+def start_up(host: Host, device: int = 0, weights: int = 5) -> Routine[None]:
+    """Load the libraries, reserve memory and upload the weights once; without weights, briefly."""
     stream = host.process.stream(device)
     yield from host.call("cuInit", 1_200)
-    yield from host.free(device, 900_000)
+    yield from host.free(device, 900_000 if weights else 150_000)
     for _ in range(2):
-        yield from host.load_library(2_400_000)
+        yield from host.load_library(2_400_000 if weights else 300_000)
     for number in range(weights):
         yield from host.malloc(210_000)
         yield from host.work(150_000)
-        yield from host.copy(stream, upload((4 + 3 * number) * MIB))
+        yield from host.copy(stream, upload((1 + number) * MIB))
         yield from host.synchronize_stream(stream)
-    yield from host.work(4_000_000)
+    yield from host.work(4_000_000 if weights else 300_000)
 
 
 Body = Callable[[int], Routine[None]]
@@ -139,7 +139,7 @@ class Job:
         """The second thread, which launches the backward pass."""
         return Host(self.process, "pt_autograd_0")
 
-    def run(self, count: int, body: Body, *, text: str = "step {}", weights: int = 6) -> Program:
+    def run(self, count: int, body: Body, *, text: str = "step {}", weights: int = 5) -> Program:
         """Have the main thread start up and run the steps; returns the machine."""
 
         def whole() -> Routine[None]:
