@@ -80,7 +80,7 @@ def bundle() -> str:
     """Returns the page's script: its modules in one, without their import and export marks."""
     parts = []
     for name in MODULES:
-        text = (ASSETS / f"{name}.js").read_text(encoding="utf-8")
+        text = (ASSETS / f"{name}.mjs").read_text(encoding="utf-8")
         text = re.sub(r"^import .*;\n", "", text, flags=re.MULTILINE)
         parts.append(re.sub(r"^export ", "", text, flags=re.MULTILINE))
     return "\n" + "\n".join(parts)

@@ -1,12 +1,12 @@
 // Starts the page: timeline, findings' buttons, tables, charts.
 
-import { attachCharts } from "./charts.js";
-import { decoded } from "./decode.js";
-import { countText } from "./format.js";
-import { attachKeys, attachOverview, attachPointer, fillWords } from "./input.js";
-import { drawnNs } from "./items.js";
-import { attachTable } from "./tables.js";
-import { createTimeline } from "./timeline.js";
+import { attachCharts } from "./charts.mjs";
+import { decoded } from "./decode.mjs";
+import { countText } from "./format.mjs";
+import { attachKeys, attachOverview, attachPointer, fillWords } from "./input.mjs";
+import { drawnNs } from "./items.mjs";
+import { attachTable } from "./tables.mjs";
+import { createTimeline } from "./timeline.mjs";
 
 const byId = (id) => document.getElementById(id);
 

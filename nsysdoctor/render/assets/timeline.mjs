@@ -1,10 +1,10 @@
 // The timeline's state and what changes it. Drawing and finding live in their own modules.
 
-import { described } from "./describe.js";
-import { AXIS, drawOverview, drawScene, paletteOf } from "./draw.js";
-import { hits, itemAt, partner } from "./items.js";
-import { deviceRow, firstFolds, layout, rowAt, rowOf } from "./layout.js";
-import { around, clamped, panned, timeAt, zoomed } from "./view.js";
+import { described } from "./describe.mjs";
+import { AXIS, drawOverview, drawScene, paletteOf } from "./draw.mjs";
+import { hits, itemAt, partner } from "./items.mjs";
+import { deviceRow, firstFolds, layout, rowAt, rowOf } from "./layout.mjs";
+import { around, clamped, panned, timeAt, zoomed } from "./view.mjs";
 
 export function createTimeline(parts) {
   const { canvas, overview, scroll, spacer } = parts;

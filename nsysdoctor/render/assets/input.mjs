@@ -1,7 +1,7 @@
 // Mouse, touch and keyboard on the timeline.
 
-import { described } from "./describe.js";
-import { timeAt } from "./view.js";
+import { described } from "./describe.mjs";
+import { timeAt } from "./view.mjs";
 
 const CLICK_PX = 4;
 

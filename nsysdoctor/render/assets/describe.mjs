@@ -1,7 +1,7 @@
 // Words for an item: what the tip and the panel under the timeline say. Names stay plain text.
 
-import { bytesText, countText, exactNs, nsText, rateText, ratioText } from "./format.js";
-import { endOf, MIXED, partner, rangePath, statesOf } from "./items.js";
+import { bytesText, countText, exactNs, nsText, rateText, ratioText } from "./format.mjs";
+import { endOf, MIXED, partner, rangePath, statesOf } from "./items.mjs";
 
 const STATES = {
   compute: "compute", communication: "communication", copy: "copy",

@@ -1,8 +1,8 @@
 // Painting the timeline on a canvas. Knows pixels and colours; decides nothing.
 
-import { clipped } from "./format.js";
-import { MIXED, stateColumns, visible } from "./items.js";
-import { ticks, tickText, xOf } from "./view.js";
+import { clipped } from "./format.mjs";
+import { MIXED, stateColumns, visible } from "./items.mjs";
+import { ticks, tickText, xOf } from "./view.mjs";
 
 export const AXIS = 40;
 const LETTER = 6.1;

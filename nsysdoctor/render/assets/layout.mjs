@@ -28,7 +28,7 @@ export function layout(tracks, folded) {
 }
 
 export function rowAt(rows, y) {
-  return rows.find((row) => y >= row.y && y < row.y + row.height + GAP) ?? null;
+  return rows.find((row) => y >= row.y && y < row.y + row.height) ?? null;
 }
 
 export function rowOf(rows, track) {
