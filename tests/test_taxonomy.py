@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysdoctor.errors import RuleError
@@ -357,6 +357,7 @@ def test_unknown_kernel_is_named_as_such(name: str) -> None:
     )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=30))
 def test_any_text_has_an_answer(full: str, short: str) -> None:
     kernel = described(full, short)

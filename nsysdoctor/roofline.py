@@ -1,0 +1,234 @@
+"""The roofline of a trace: peaks, bytes and rates from launch geometry, and which roof binds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysdoctor.bound import BASES, BOUNDS, bound
+from nsysdoctor.geometry import MULTI_TENSOR_CHUNK, Layout, Span, layout_of, output_tile
+from nsysdoctor.peaks import DevicePeaks, device_peaks, has_tensor_dtype
+
+__all__ = [
+    "BASES",
+    "BOUNDS",
+    "DevicePeaks",
+    "bound",
+    "device_peaks",
+    "has_tensor_dtype",
+    "kernel_traffic",
+    "matrix_outputs",
+]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SUSTAINED_RATIO = 0.96
+"""No DRAM sustains more of its peak: of several readings of a launch, one above is wrong."""
+_CACHED_RATIO = 2.0
+_TELLING_BLOCKS = 64
+_UNCAPPED_BLOCKS_PER_SM = 4
+_NEW_PER_THREAD, _OLD_PER_THREAD = 8, 4
+
+
+def kernel_traffic(
+    kernels: pd.DataFrame,
+    full_names: Sequence[str],
+    peak_bytes_per_s: float | None = None,
+    sm_count: int | None = None,
+) -> pd.DataFrame:
+    """Bytes each kernel moved to and from memory, as far as its launch geometry tells.
+
+    `kernels` has name (code into `full_names`), grid_x, grid_y, grid_z, block_x, block_y,
+    block_z, start_ns, end_ns. Returns bytes, bytes_low, bytes_high, rate_bytes_per_s (floats,
+    NaN where nothing is known) and basis ("geometry" or ""), one row per kernel, same index.
+
+    Broadcast inputs, casts and half-used blocks make it a range. Of several readings the largest
+    is taken that stays below the peak at the launch's median duration; if none does, there is no
+    estimate. bytes / duration never exceeds the peak: what a cache served did not cross the bus.
+    """
+    duration_ns = (kernels["end_ns"] - kernels["start_ns"]).to_numpy(dtype=np.float64)
+    launches, of_row = _launches(kernels, duration_ns)
+    layouts = {int(code): layout_of(full_names[code]) for code in np.unique(launches["name"])}
+    estimate = _estimates(launches, layouts, peak_bytes_per_s, sm_count)[of_row]
+    limit = _limit_bytes(duration_ns, peak_bytes_per_s)
+    likely, low, high = (np.minimum(column, limit) for column in estimate.T)
+    seconds = np.where(duration_ns > 0, duration_ns, np.nan) / 1e9
+    rate = np.minimum(likely / seconds, peak_bytes_per_s or np.inf)
+    basis = np.where(np.isnan(likely), BASES.index(""), BASES.index("geometry"))
+    return pd.DataFrame(
+        {
+            "bytes": likely,
+            "bytes_low": low,
+            "bytes_high": high,
+            "rate_bytes_per_s": rate,
+            "basis": pd.Categorical.from_codes(basis, BASES),
+        },
+        index=kernels.index,
+    )
+
+
+def matrix_outputs(kernels: pd.DataFrame, full_names: Sequence[str]) -> Floats:
+    """Output elements of each matrix kernel, at most: tile of its name x blocks; NaN if untold.
+
+    Columns as for `kernel_traffic`. Batches and the slices of a split sum count each. The inner
+    size is not in the launch, so operations follow only from shapes (`nsysdoctor.flops`).
+    """
+    code = kernels["name"].to_numpy(dtype=np.int64)
+    used, row = np.unique(code, return_inverse=True)
+    tiles = [output_tile(full_names[name]) for name in used]
+    area = np.array([tile[0] * tile[1] if tile else np.nan for tile in tiles], dtype=np.float64)
+    result: Floats = area[row] * _product(kernels, "grid") if len(used) else area
+    return result
+
+
+def _limit_bytes(duration_ns: Floats, peak_bytes_per_s: float | None) -> Floats:
+    """What memory can deliver in a time; infinite where its speed is unknown."""
+    if not peak_bytes_per_s:
+        return np.full(len(duration_ns), np.inf)
+    return duration_ns * peak_bytes_per_s / 1e9
+
+
+def _launches(kernels: pd.DataFrame, duration_ns: Floats) -> tuple[pd.DataFrame, Ints]:
+    """Distinct (name, blocks, threads) with sum and median of durations, and each row's launch."""
+    name = kernels["name"].to_numpy(dtype=np.int64)
+    block_code, blocks = pd.factorize(_product(kernels, "grid"))
+    thread_code, threads = pd.factorize(_product(kernels, "block"))
+    key = (name * max(len(blocks), 1) + block_code) * max(len(threads), 1) + thread_code
+    of_row, distinct = pd.factorize(key, sort=True)
+    grouped = pd.Series(duration_ns).groupby(of_row, sort=True)
+    rest, thread = np.divmod(distinct, max(len(threads), 1))
+    names, block = np.divmod(rest, max(len(blocks), 1))
+    launches = pd.DataFrame(
+        {
+            "name": names,
+            "blocks": blocks[block],
+            "threads": threads[thread],
+            "median": grouped.median().to_numpy(),
+            "sum": np.bincount(of_row, weights=duration_ns, minlength=len(distinct)),
+        }
+    )
+    return launches, np.asarray(of_row, dtype=np.int64)
+
+
+def _product(kernels: pd.DataFrame, prefix: str) -> Ints:
+    columns = [kernels[f"{prefix}_{axis}"].to_numpy(dtype=np.int64) for axis in "xyz"]
+    result: Ints = columns[0] * columns[1] * columns[2]
+    return result
+
+
+def _estimates(
+    launches: pd.DataFrame,
+    layouts: dict[int, Layout | None],
+    peak_bytes_per_s: float | None,
+    sm_count: int | None,
+) -> Floats:
+    """Likely, low and high bytes per launch, NaN where unknown; shape (launches, 3)."""
+    per_thread = _release_per_thread(launches, layouts, peak_bytes_per_s)
+    result = np.full((len(launches), 3), np.nan)
+    limits = _limit_bytes(launches["median"].to_numpy(dtype=np.float64), peak_bytes_per_s)
+    for name, rows in launches.groupby("name", sort=True).indices.items():
+        layout = layouts[int(str(name))]
+        if layout is None:
+            continue
+        blocks, threads = (launches[c].to_numpy()[rows] for c in ("blocks", "threads"))
+        slots = [_slots(layout, blocks, threads, width) for width in per_thread]
+        known = (blocks > 0) & (threads > 0) & ~_capped(layout, blocks, sm_count)
+        result[rows[known]] = _readings(layout, slots, limits[rows])[known]
+    return result
+
+
+def _slots(layout: Layout, blocks: Ints, threads: Ints, release: int) -> tuple[Ints, Ints]:
+    """The least and the most elements that launches can cover."""
+    if layout.span is Span.CHUNKS:
+        return blocks, blocks * MULTI_TENSOR_CHUNK
+    block = threads * (layout.per_thread or release)
+    if layout.span is Span.HALF:
+        return np.maximum(blocks * block // 2, 1), blocks * block
+    return (blocks - 1) * block + 1, blocks * block
+
+
+def _capped(layout: Layout, blocks: Ints, sm_count: int | None) -> npt.NDArray[np.bool_]:
+    """Whether a grid may have been cut to what the device holds at once."""
+    limit = _UNCAPPED_BLOCKS_PER_SM * (sm_count or 0)
+    return (blocks >= limit) & (layout.span is Span.UNCAPPED)
+
+
+def _readings(layout: Layout, slots: Sequence[tuple[Ints, Ints]], limits: Floats) -> Floats:
+    """Likely, low and high bytes of launches that may move `limits` bytes at most.
+
+    A launch whose smallest reading is above the limit was partly served by a cache: it is cut to
+    the limit, unless it is so far above it that the reading must be wrong.
+    """
+    widths = layout.bytes_per_element
+    readings = np.array(
+        [most * width for _, most in slots for width in widths[layout.likely :]], dtype=np.float64
+    )
+    fits = readings <= limits * (1 if len(readings) == 1 else SUSTAINED_RATIO)
+    largest = readings[fits.argmax(axis=0), np.arange(len(limits))]
+    cached = (readings.min(axis=0) <= limits * _CACHED_RATIO) & (layout.span is Span.FULL)
+    likely = np.where(fits.any(axis=0), largest, np.where(cached, readings.min(axis=0), np.nan))
+    likely = np.minimum(likely, limits)
+    low = np.min([least * widths[-1] for least, _ in slots], axis=0)
+    high = np.minimum(np.max([most * widths[0] for _, most in slots], axis=0), limits)
+    return np.stack([likely, np.minimum(low, likely), np.maximum(high, likely)], axis=1)
+
+
+def _release_per_thread(
+    launches: pd.DataFrame, layouts: dict[int, Layout | None], peak_bytes_per_s: float | None
+) -> tuple[int, ...]:
+    """Elements per thread of vectorised kernels: one figure, or both, the likelier first.
+
+    Releases of PyTorch differ and one build runs in a trace. Vector loads of 8 exist only in the
+    newer scheme, loads of 4 for 8-byte results only in the older one. Else the scheme wins under
+    which more time goes to sizes that kernels of certain size have too, and to possible rates.
+    """
+    known = [layout for layout in layouts.values() if layout is not None and layout.vector]
+    if any(layout.vector == 4 and layout.out_bytes == 8 for layout in known):
+        return (_OLD_PER_THREAD,)
+    if any(layout.vector == 8 for layout in known):
+        return (_NEW_PER_THREAD,)
+    old, new = (
+        _support(launches, layouts, width, peak_bytes_per_s)
+        for width in (_OLD_PER_THREAD, _NEW_PER_THREAD)
+    )
+    if old != new:
+        return (_OLD_PER_THREAD,) if old > new else (_NEW_PER_THREAD,)
+    newer = any(layout.vector == 2 and layout.out_bytes == 8 for layout in known)
+    return (_NEW_PER_THREAD, _OLD_PER_THREAD) if newer else (_OLD_PER_THREAD, _NEW_PER_THREAD)
+
+
+def _support(
+    launches: pd.DataFrame,
+    layouts: dict[int, Layout | None],
+    width: int,
+    peak_bytes_per_s: float | None,
+) -> float:
+    """Nanoseconds of vectorised kernels that a scheme explains, less those it makes impossible."""
+    exact = {
+        name: layout for name, layout in layouts.items() if layout and layout.span is Span.FULL
+    }
+    seen = launches[launches["name"].isin(exact) & (launches["blocks"] >= _TELLING_BLOCKS)]
+    rows = [exact[name] for name in seen["name"]]
+    per_thread = np.array([row.per_thread or width for row in rows], dtype=np.int64)
+    block = seen["threads"].to_numpy() * per_thread
+    most = seen["blocks"].to_numpy() * block
+    least = most - block + 1
+    open_size = np.array([row.per_thread == 0 for row in rows], dtype=bool)
+    moved = most * np.array([row.bytes_per_element[0] for row in rows], dtype=np.float64)
+    limits = _limit_bytes(seen["median"].to_numpy(dtype=np.float64), peak_bytes_per_s)
+    total_ns = seen["sum"].to_numpy(dtype=np.float64)
+    same = _meets(least[open_size], most[open_size], least[~open_size], most[~open_size])
+    impossible = total_ns[open_size & (moved > limits)].sum()
+    return float(total_ns[open_size][same].sum() - 2 * impossible)
+
+
+def _meets(low: Ints, high: Ints, lows: Ints, highs: Ints) -> npt.NDArray[np.bool_]:
+    """Which of the intervals [low, high] meet any of [lows, highs]."""
+    order = np.argsort(lows, kind="stable")
+    reach = np.concatenate([[-1], np.maximum.accumulate(highs[order])])
+    result: npt.NDArray[np.bool_] = reach[np.searchsorted(lows[order], high, side="right")] >= low
+    return result
