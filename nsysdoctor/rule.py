@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nsysdoctor.errors import RuleError
 from nsysdoctor.ingest.schema import SOURCES
-from nsysdoctor.table import Recipe, recipe, recipes
+from nsysdoctor.recipe import Recipe, recipe, recipes
 
 ECOSYSTEMS = ("pytorch", "jax", "cuda", "openacc", "any")
 _SOURCE_NAMES = frozenset(source.name for source in SOURCES)
