@@ -9,7 +9,7 @@ from nsysdoctor.baseline import Baseline, Series
 from nsysdoctor.case import Case, make_case, middle, value_of
 from nsysdoctor.comparable import mismatches_of
 from nsysdoctor.compare import Change, Comparison, compare
-from nsysdoctor.errors import UsageError
+from nsysdoctor.errors import NsysDoctorError, UsageError
 from nsysdoctor.explain import Told, next_command, unmeasured, why_changed
 from nsysdoctor.gate_findings import judge_findings, obsolete_texts
 from nsysdoctor.limits import Bound, Limits, bound_of, check_limits
@@ -78,6 +78,24 @@ def judge(
         obsolete=obsolete_texts(reports, limits, today),
         notes=_notes(case),
         traces=[trace.path for report in reports for trace in report.traces],
+    )
+
+
+def refused(error: NsysDoctorError, traces: Sequence[str]) -> Verdict:
+    """Returns the verdict on traces that cannot be analysed: cannot judge, with the reason."""
+    from nsysdoctor import __version__
+
+    return Verdict(
+        answer="cannot_judge",
+        tool_version=__version__,
+        runs=len(traces),
+        baseline_runs=None,
+        lines=[],
+        findings=[],
+        mismatches=[Mismatch("trace", "", error.message, error.hint)],
+        obsolete=[],
+        notes=[],
+        traces=list(traces),
     )
 
 

@@ -71,7 +71,10 @@ class FindingLine:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A way in which the runs and the baseline cannot be compared, with both values."""
+    """What forbids a judgement: how runs and baseline differ, with both values.
+
+    `baseline` is empty where the run alone is at fault.
+    """
 
     what: str
     baseline: str

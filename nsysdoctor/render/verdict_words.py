@@ -84,6 +84,8 @@ def _list(unit: Unit, values: Sequence[float]) -> str:
 
 def mismatch_text(mismatch: Mismatch) -> str:
     """Returns what differs, with both values."""
+    if not mismatch.baseline:
+        return f"{mismatch.what}: {mismatch.found}"
     return f"{mismatch.what}: {mismatch.baseline} in the baseline, {mismatch.found} now"
 
 

@@ -1,0 +1,117 @@
+"""What the commands that compare runs are given: traces or reports, limits, output files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nsysdoctor.config import Config
+    from nsysdoctor.engine import Options
+    from nsysdoctor.report import Report
+
+
+def read_text(path: Path) -> str:
+    """Returns a text file; raises UsageError when it is missing or no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise UsageError(f"there is no file {path}", "check the path") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no text", "check the path") from error
+
+
+def settings(path: Path | None) -> Config:
+    """Returns the configuration: the file given, else the nearest one, else the defaults."""
+    from nsysdoctor.config import Config, find_config, load_config
+
+    found = path or find_config(Path.cwd())
+    return load_config(found) if found else Config()
+
+
+def load_reports(paths: Sequence[Path], config: Config, window: str | None = None) -> list[Report]:
+    """Returns one report per path: a report.json is read, everything else is diagnosed."""
+    options: list[Options] = []
+    found = []
+    for path in paths:
+        if path.suffix.lower() == ".json":
+            found.append(_read_report(path))
+            continue
+        options = options or [_options(config, window)]
+        found.append(_diagnose(path, options[0]))
+    return found
+
+
+def _read_report(path: Path) -> Report:
+    from nsysdoctor.report import read_report
+
+    try:
+        return read_report(read_text(path))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from error
+
+
+def _diagnose(path: Path, options: Options) -> Report:
+    from nsysdoctor.engine import diagnose
+
+    return diagnose(path, options)
+
+
+def _options(config: Config, window: str | None) -> Options:
+    """How traces are analysed; raises UsageError when the configuration names unknown rules."""
+    from nsysdoctor.config import check_config
+    from nsysdoctor.engine import Options
+    from nsysdoctor.rule import load_rules, select_rules
+    from nsysdoctor.window import parse_window
+
+    rules = load_rules([Path(folder) for folder in config.rule_dirs])
+    check_config(config, [rule.name for rule in rules])
+    chosen = select_rules(rules, config.select, config.ignore)
+    request = parse_window(window or config.window or "auto")
+    return Options(request, chosen, config.params)  # type: ignore[arg-type]
+
+
+def write_files(
+    paths: Sequence[Path],
+    inputs: Sequence[Path],
+    writers: dict[str, Callable[[], str]],
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Writes every output file in the form that its extension names."""
+    from nsysdoctor.outputs import check_target
+
+    for path in paths:
+        if path.suffix.lower() not in writers:
+            hint = f"use one of {' '.join(writers)}"
+            raise UsageError(f"the extension of {path} names no format", hint)
+        check_target(path, list(inputs), force)
+    for path in paths:
+        path.write_text(writers[path.suffix.lower()](), encoding="utf-8")
+        if not quiet:
+            print(f"wrote {path}", file=sys.stderr)
+
+
+def put(text: str) -> None:
+    """Prints text as UTF-8 whatever the console's encoding, for machines to read."""
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    if not text.endswith("\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.flush()
+
+
+def on_page(print_to: Callable[[Console], None]) -> str:
+    """Returns what a rendering prints on an 80-column console without colours."""
+    import io
+
+    from rich.console import Console
+
+    file = io.StringIO()
+    print_to(Console(file=file, width=80))
+    return file.getvalue()
