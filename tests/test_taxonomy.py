@@ -284,6 +284,26 @@ def test_fused_or_not(name: str, category: str, fused: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("void vllm::fused_add_rms_norm_kernel<c10::Half, (int)8>(int)", "vLLM"),
+        ("void flashinfer::norm::RMSNormKernel<8u, __nv_bfloat16>(int)", "FlashInfer"),
+        ("void transformer_engine::normalization::ln_fwd_tuned_kernel<T>(P)", "TransformerEngine"),
+        (
+            "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel<float>(int)",
+            "ATen",
+        ),
+        ("void cudnn::bn_fw_tr_1C11_singleread<float, 512>(int)", "cuDNN"),
+        ("_rms_norm_forward_kernel", ""),
+        ("void flash::flash_fwd_kernel<Traits<cutlass::bfloat16_t> >(P)", "FlashAttention"),
+        ("void cub::DeviceScanKernel<Policy, int const*, int*>(int const*, int*)", "CUB"),
+    ],
+)
+def test_library(name: str, library: str) -> None:
+    assert described(name).library == library
+
+
+@pytest.mark.parametrize(
     ("name", "phase"),
     [
         (
@@ -321,6 +341,12 @@ def test_phase(name: str, phase: str) -> None:
         ),
         ("vadd(const float *, float *, int)", "vadd"),
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        (
+            "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, A<B<int> > >(T11)",
+            "kernel",
+        ),
+        ("void f<&g, (int)1, h<(bool)0>>(int)", "f"),
+        ("void f<", "f"),
         ("", ""),
     ],
 )
@@ -421,6 +447,22 @@ def test_a_name_takes_microseconds() -> None:
         spent.append(time.perf_counter() - start)
     # 50 µs on an idle machine; a shared one gets some slack
     assert min(spent) / len(names) < 150e-6
+
+
+DOCS = Path(__file__).parent.parent / "docs" / "kernels.md"
+
+
+def test_the_docs_list_every_category() -> None:
+    table = DOCS.read_text().split("| category")[1].split("A kernel of your own")[0]
+    assert set(re.findall(r"`(\w+)`", table)) == set(TAXONOMY.categories)
+
+
+def test_the_example_in_the_docs_works(tmp_path: Path) -> None:
+    own = tmp_path / "ours.yaml"
+    own.write_text(DOCS.read_text().split("```yaml\n")[1].split("```")[0])
+    taxonomy = load_taxonomy(own)
+    assert described("jacobi_kernel(float *)", taxonomy=taxonomy)[:2] == ("stencil", "fp64")
+    assert described("my_fused_norm_fwd(float *)", taxonomy=taxonomy)[:3] == ("norm", "fp32", True)
 
 
 ML_LIBRARIES = {"ATen", "cuDNN", "cuBLAS", "FlashAttention", "Triton", "XLA", "TensorFlow"}

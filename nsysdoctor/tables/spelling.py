@@ -22,9 +22,24 @@ _BUILTIN = {
 
 def short_name(full: str) -> str:
     """The function name without namespaces, return type, template arguments and parameters."""
-    text = _SCOPED.sub("", full)
-    head = re.split(r"[<(]", text, maxsplit=1)[0].rstrip()
-    return head.rpartition("::")[2].rpartition(" ")[2]
+    path = _outside_brackets(_SCOPED.sub("", full))
+    return path.strip().rpartition("::")[2].rpartition(" ")[2]
+
+
+def _outside_brackets(text: str) -> str:
+    """A name up to its parameters, without template arguments."""
+    kept: list[str] = []
+    depth = start = 0
+    for hit in re.finditer(r"[<>(]", text):
+        if hit[0] == "(" and depth == 0:
+            return "".join(kept) + text[start : hit.start()]
+        if hit[0] == "<":
+            kept.append(text[start : hit.start()] if depth == 0 else "")
+            depth += 1
+        elif hit[0] == ">" and depth:
+            depth -= 1
+            start = hit.end()
+    return "".join(kept) + (text[start:] if depth == 0 else "")
 
 
 def readable(name: str) -> str:

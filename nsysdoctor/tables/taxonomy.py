@@ -101,7 +101,7 @@ def _describe(
         rule.category,
         _dtype(rule, bare, head, scopes),
         rule.fused,
-        rule.library,
+        rule.library or _first(scopes["libraries"], head),
         _math(rule, bare, head, scopes),
         rule.phase or _first(scopes["phases"], head),
         rule.category != "other",
