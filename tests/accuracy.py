@@ -15,7 +15,7 @@ from pathlib import Path
 from nsysdoctor.engine import Options, diagnose
 from nsysdoctor.report import Finding, Report
 from nsysdoctor.rule import load_rules
-from sample_traces import PROGRAMS, record, true_saving_ns, write
+from sample_traces import PROGRAMS, record, steady_saving_ns, write
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def judged(name: str) -> Row:
     chosen = mine[0] if mine else None
     return Row(
         name, sample.rule or "-", to_act[0].rule if to_act else "-", report.window.span_ns,
-        true_saving_ns(name), _ns(chosen, "saving_low_ns"), _ns(chosen, "saving_ns"),
+        steady_saving_ns(name), _ns(chosen, "saving_low_ns"), _ns(chosen, "saving_ns"),
         _ns(chosen, "saving_high_ns"), sample.low_high,
     )  # fmt: skip
 
