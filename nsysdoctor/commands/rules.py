@@ -56,3 +56,28 @@ def check(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
             typer.echo(f"{path.name}: {error.message} ({error.hint})", err=True)
     typer.echo(f"{len(paths) - failed} rules are sound, {failed} are not")
     raise typer.Exit(2 if failed else 0)
+
+
+@app.command("test")
+def test_rules(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    cases: Annotated[
+        Path | None, typer.Option(help="Where the cases are; DIR/tests by default.")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Write the traces of the cases into this folder.")
+    ] = None,
+) -> None:
+    """Run the cases of a folder's rules: DIR/tests/NAME.yaml holds those of NAME."""
+    from nsysdoctor.casefile import folder_results
+
+    results = []
+    for result in folder_results(folder, cases or folder / "tests", keep):
+        results.append(result)
+        mark = "FAILS" if result.faults else "holds"
+        typer.echo(f"{mark}  {result.rule}: {result.case}")
+        for fault in result.faults:
+            typer.echo(f"       {fault}")
+    failed = sum(bool(result.faults) for result in results)
+    typer.echo(f"{len(results) - failed} cases hold, {failed} fail")
+    raise typer.Exit(1 if failed else 0)
