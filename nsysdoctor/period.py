@@ -13,6 +13,7 @@ MIN_COVER_RATIO = 0.5
 MIN_PERIOD = 2
 """A single symbol that repeats is no period."""
 
+_LONG = 20
 _MIN_REGULAR_RATIO, _WHOLE_RATIO = 0.7, 0.9
 
 
@@ -53,8 +54,10 @@ def _runs(symbol: Ints) -> list[Run]:
 
 
 def _near(distance: Ints) -> np.ndarray:
+    """Which distances are the usual one; a long period may hold a symbol more or less."""
     typical = float(np.median(distance))
-    return np.asarray(np.abs(distance - typical) <= max(1.0, 0.02 * typical))
+    allowed = max(0.02 * typical, 1.0 if typical >= _LONG else 0.0)
+    return np.asarray(np.abs(distance - typical) <= allowed)
 
 
 def _regular_run(position: Ints, count: int) -> Run | None:

@@ -14,7 +14,7 @@ import pandas as pd
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.reader import Export, Rows, open_export
 from nsysdoctor.ingest.schema import SOURCES, Source
-from nsysdoctor.table import Recipe, recipes
+from nsysdoctor.recipe import Recipe, recipes
 from nsysdoctor.window import Request
 
 _SOURCES: dict[str, Source] = {f"{source.name}_rows": source for source in SOURCES}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 
 KERNEL, COPY, SET, GRAPH = 0, 1, 2, 3
 """Values of the column `kind`."""

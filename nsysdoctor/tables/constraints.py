@@ -9,8 +9,8 @@ import pandas as pd
 
 from nsysdoctor.graph import Graph, Kind, Nodes, Wish, number_nodes, settle
 from nsysdoctor.intervals import Ints
-from nsysdoctor.table import table
-from nsysdoctor.tables.activity import COPY
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.turns import Turns, previous
 from nsysdoctor.tables.waiting import Waiting
 
 _LAUNCH_NS = 10_000
@@ -25,36 +25,21 @@ class Links(NamedTuple):
 
     call: Ints
     before: Ints
-    engine: Ints
+    turns: Turns
 
 
 @table
-def links(ops: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame) -> Links:
-    """Returns what each operation is linked to by submission, stream and copy engine.
+def links(ops: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame, turns: Turns) -> Links:
+    """Returns what each operation is linked to by submission, stream and shared resources.
 
-    `before` is the previous operation of its stream, `engine` the previous copy of the same
-    kind of copy on its device.
+    `before` is the previous operation of its stream.
     """
     call = np.full(len(ops), -1, dtype=np.int64)
     top = api["top"].to_numpy()
     outer = np.maximum.accumulate(np.where(top, np.arange(len(api)), 0))
     call[launches["op"].to_numpy()] = outer[launches["api"].to_numpy()]
-    copying = ops["kind"].to_numpy() == COPY
-    return Links(
-        call,
-        _previous(ops["lane"].to_numpy(), np.ones(len(ops), dtype=bool)),
-        _previous(ops["name"].to_numpy() * 4096 + ops["device"].to_numpy(), copying),
-    )
-
-
-def _previous(group: Ints, mine: np.ndarray) -> Ints:
-    """The previous row of the same group for each row that counts, in row order."""
-    found = np.full(len(group), -1, dtype=np.int64)
-    rows = np.flatnonzero(mine)
-    order = rows[np.argsort(group[rows], kind="stable")]
-    same = group[order][1:] == group[order][:-1]
-    found[order[1:][same]] = order[:-1][same]
-    return found
+    before = previous(ops["lane"].to_numpy(), np.ones(len(ops), dtype=bool))
+    return Links(call, before, turns)
 
 
 @table
@@ -64,11 +49,13 @@ def constraint_graph(
     links: Links,
     waiting: Waiting,
     relay: Ints,
+    collectives: pd.DataFrame,
 ) -> Graph:
     """Returns the constraint graph of the whole trace; see `nsysdoctor.graph`."""
     nodes = number_nodes(api, ops)
     host = _host_wishes(api, nodes, waiting, relay)
-    return settle(nodes, [*host, *_op_wishes(ops, api, nodes, links, waiting)])
+    device = _op_wishes(ops, api, nodes, links, waiting)
+    return settle(nodes, [*host, *device, *_run_wishes(ops, nodes, collectives)])
 
 
 def _host_wishes(api: pd.DataFrame, nodes: Nodes, waiting: Waiting, relay: Ints) -> list[Wish]:
@@ -103,9 +90,13 @@ def _op_wishes(
     pause = np.where(has_before, start - end[np.maximum(links.before, 0)], -1)
     launch_ns = _usual(latency[has_call], _LAUNCH_NS)
     stream_ns = _usual(pause[pause >= 0], _STREAM_NS)
-    promised = np.maximum(
-        np.where(has_call, called + launch_ns, np.iinfo(np.int64).min),
-        np.where(has_before, end[np.maximum(links.before, 0)] + stream_ns, np.iinfo(np.int64).min),
+    never = np.iinfo(np.int64).min
+    promised = np.maximum.reduce(
+        [np.where(has_call, called + launch_ns, never)]
+        + [
+            np.where(row >= 0, end[np.maximum(row, 0)] + stream_ns, never)
+            for row in (links.before, *links.turns)
+        ]
     )
     seen_of, seen = _seen_waits(ops, (has_call | has_before) & (start - promised > _SLACK_NS))
     return [
@@ -118,8 +109,12 @@ def _op_wishes(
             np.full(len(ops), stream_ns), Kind.STREAM, row,
         ),
         Wish(
-            _node(nodes.op_end, links.engine), nodes.op_start,
+            _node(nodes.op_end, links.turns.engine), nodes.op_start,
             np.zeros(len(ops), dtype=np.int64), Kind.ENGINE, row,
+        ),
+        Wish(
+            _node(nodes.op_end, links.turns.device), nodes.op_start,
+            np.zeros(len(ops), dtype=np.int64), Kind.DEVICE, row,
         ),
         Wish(
             nodes.op_end[seen], nodes.op_start[seen_of], start[seen_of] - end[seen],
@@ -127,9 +122,26 @@ def _op_wishes(
         ),
         Wish(
             nodes.op_end[waiting.event_op], nodes.op_start[waiting.event_waiter],
-            np.full(len(waiting.event_op), stream_ns), Kind.SEEN, waiting.event_waiter,
+            np.full(len(waiting.event_op), stream_ns), Kind.EVENT, waiting.event_waiter,
         ),
-        Wish(nodes.op_start, nodes.op_end, end - start, Kind.RUN, row),
+    ]  # fmt: skip
+
+
+def _run_wishes(ops: pd.DataFrame, nodes: Nodes, collectives: pd.DataFrame) -> list[Wish]:
+    """How long operations run; the kernels of one collective end once the last has started and
+    its transfer is done."""
+    length = (ops["end_ns"] - ops["start_ns"]).to_numpy().copy()
+    met = collectives[collectives["meeting"] >= 0]
+    length[met["op"].to_numpy()] = met["transfer_ns"].to_numpy()
+    pairs = met[["op", "meeting", "transfer_ns"]].merge(met[["op", "meeting"]], on="meeting")
+    pairs = pairs[pairs["op_x"] != pairs["op_y"]]
+    other, mine = pairs["op_y"].to_numpy(), pairs["op_x"].to_numpy()
+    return [
+        Wish(nodes.op_start, nodes.op_end, length, Kind.RUN, np.arange(len(ops))),
+        Wish(
+            nodes.op_start[other], nodes.op_end[mine], pairs["transfer_ns"].to_numpy(),
+            Kind.MEET, mine,
+        ),
     ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import covered, spans, union
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY
 from nsysdoctor.tables.ops import COPY_NAMES
 from nsysdoctor.tables.states import PAGEABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 
 
 @table

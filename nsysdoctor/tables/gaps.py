@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints, Spans, overlay
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY
 from nsysdoctor.tables.ops import COMMUNICATION
 from nsysdoctor.tables.states import CAUSE, States

@@ -7,7 +7,7 @@ import pandas as pd
 
 from nsysdoctor.ingest.schema import INVALID_ID
 from nsysdoctor.intervals import Ints
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import process_code, thread_code
 from nsysdoctor.verbs import bare_name, verb_of, waits_for_others
 

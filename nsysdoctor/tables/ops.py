@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, GRAPH, KERNEL, SET
 from nsysdoctor.tables.devices import process_code
 from nsysdoctor.tables.taxonomy import classify

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints, innermost, spans
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import thread_code
 
 _OPEN = -(1 << 63)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints, Spans, innermost, spans
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, KERNEL
 from nsysdoctor.verbs import ALLOCATIONS, SYNCS, Verb
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from nsysdoctor.errors import EmptyTraceError
 from nsysdoctor.intervals import Spans, partition, spans
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.ops import COMMUNICATION
 from nsysdoctor.window import Request

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
-from nsysdoctor.table import table
+from nsysdoctor.recipe import table
 from nsysdoctor.verbs import SYNCS, Verb
 
 _OWN_NS = 10_000
