@@ -30,6 +30,11 @@ class Change(IntEnum):
     """No operation waits for this one any more; its stream goes on without it."""
     LAUNCH_NS = 6
     """The operation starts `ns` after the start of its launching call, its turn permitting."""
+    FREE_ENGINE = 7
+    """The copy waits for no other copy of its direction; the next one waits for those before."""
+    UNSEEN = 8
+    """The operation waits for nothing that it is merely seen to wait for: launch, stream, copy
+    engine, device and recorded events still count."""
 
 
 COLUMNS = ("subject", "change", "row", "ns", "slow_ns", "fast_ns", "only_fast")

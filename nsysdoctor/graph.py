@@ -29,13 +29,19 @@ class Kind(IntEnum):
     STREAM = 3
     """An operation's end to the start of the next on its stream."""
     SEEN = 4
-    """An operation's end to the start of another that is seen or recorded to wait for it."""
+    """An operation's end to the start of another that is seen to wait for it."""
     ENGINE = 5
     """A copy's end to the start of the next of its direction on the device."""
     RUN = 6
     """An operation's duration."""
     BLOCK = 7
     """An operation's end to the end of the call that waits for it."""
+    DEVICE = 8
+    """The end of a kernel that fills its device to the start of the next of another stream."""
+    MEET = 9
+    """The start of one rank's collective to the end of another's: they end together."""
+    EVENT = 10
+    """An operation's end to the start of another that waits for it by a recorded event."""
 
 
 class Nodes(NamedTuple):

@@ -127,49 +127,67 @@ _LAG_OF = {
 }
 
 
+_DROPPED_BY = {
+    Change.FREE_OP: (Kind.STREAM, Kind.SEEN, Kind.EVENT),
+    Change.FREE_ENGINE: (Kind.ENGINE,),
+    Change.UNSEEN: (Kind.SEEN,),
+}
+
+
 def _apply(
     change: Change, row: Ints, value: Ints, places: _Places, lag: Ints, source: Ints
 ) -> None:
     if change in _LAG_OF:
         edge, index = places.edges(_LAG_OF[change], row)
         lag[edge] = np.minimum(value[index], lag[edge]) if change != Change.OP_NS else value[index]
+        if change == Change.OP_NS:
+            edge, index = places.edges(Kind.MEET, row)
+            lag[edge] = np.minimum(value[index], lag[edge])
     elif change == Change.UNBLOCK:
         lag[places.edges(Kind.BLOCK, row)[0]] = _NEVER
         edge, index = places.edges(Kind.CALL, row)
         lag[edge] = np.minimum(value[index], lag[edge])
-    elif change == Change.FREE_OP:
-        for kind in (Kind.STREAM, Kind.SEEN):
+    elif change in _DROPPED_BY:
+        for kind in _DROPPED_BY[change]:
             lag[places.edges(kind, row)[0]] = _NEVER
+        if change == Change.FREE_ENGINE:
+            _pass_on(Kind.ENGINE, row, places.graph, lag, source)
     else:
-        _release(row, places.graph, lag, source)
+        for kind in (Kind.SEEN, Kind.EVENT):
+            lag[_leaving(row, places.graph) & (places.graph.edges.kind == kind)] = _NEVER
+        _pass_on(Kind.STREAM, row, places.graph, lag, source)
 
 
-def _release(row: Ints, graph: Graph, lag: Ints, source: Ints) -> None:
-    """Lets nothing wait for the operations: their streams go on from what came before them."""
-    edges = graph.edges
+def _leaving(row: Ints, graph: Graph) -> np.ndarray:
+    """Which edges start at the end of one of the operations."""
     released = np.zeros(len(graph.nodes.time), dtype=bool)
     released[graph.nodes.op_end[row]] = True
-    out = released[edges.source]
-    lag[out & (edges.kind == Kind.SEEN)] = _NEVER
-    stream = np.flatnonzero(out & (edges.kind == Kind.STREAM))
-    before = _stream_before(graph)
-    origin = edges.source[stream]
-    for _ in range(64):
-        still = (origin >= 0) & released[np.maximum(origin, 0)]
-        if not still.any():
-            break
-        origin = np.where(still, before[np.maximum(origin, 0)], origin)
-    usual = _usual_lag(graph, Kind.STREAM)
+    return np.asarray(released[graph.edges.source], dtype=bool)
+
+
+def _pass_on(kind: Kind, row: Ints, graph: Graph, lag: Ints, source: Ints) -> None:
+    """Lets what waited for the operations by this kind wait for what came before them."""
+    changed = np.flatnonzero(_leaving(row, graph) & (graph.edges.kind == kind))
+    if not len(changed):
+        return
+    before = _before(kind, graph)
+    # Jump over the operations: the way back doubles in every round.
+    skip = np.arange(len(before))
+    skip[graph.nodes.op_end[row]] = before[graph.nodes.op_end[row]]
+    for _ in range(len(row).bit_length() + 1):
+        skip = np.where(skip >= 0, skip[np.maximum(skip, 0)], -1)
+    origin = skip[graph.edges.source[changed]]
     has = origin >= 0
-    source[stream[has]] = origin[has]
-    lag[stream[has]] = np.minimum(lag[stream[has]], usual)
-    lag[stream[~has]] = _NEVER
+    source[changed[has]] = origin[has]
+    lag[changed[has]] = np.minimum(lag[changed[has]], _usual_lag(graph, kind))
+    lag[changed[~has]] = _NEVER
 
 
-def _stream_before(graph: Graph) -> Ints:
-    """For the end node of each operation that of its stream's previous one, -1 for the first."""
+def _before(kind: Kind, graph: Graph) -> Ints:
+    """For the end node of each operation that of the one before it by edges of this kind, -1
+    for the first."""
     before = np.full(len(graph.nodes.time), -1, dtype=np.int64)
-    mine = graph.edges.kind == Kind.STREAM
+    mine = graph.edges.kind == kind
     before[graph.nodes.op_end[graph.edges.row[mine]]] = graph.edges.source[mine]
     return before
 

@@ -1,0 +1,56 @@
+"""Collectives: which communication kernels of a trace meet each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.intervals import Ints
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.ops import COMMUNICATION
+
+_TOGETHER_NS = 50_000
+"""Kernels of one collective end within this time of each other on all ranks."""
+
+
+@table
+def collectives(ops: pd.DataFrame, op_category: pd.Series[str]) -> pd.DataFrame:
+    """Returns the communication kernels in the order of `ops`.
+
+    Columns: op, device, lane, name, start_ns, end_ns, meeting (code of the kernels that are one
+    collective on several devices of the trace, -1 for none), ranks (kernels of the meeting, else
+    1), transfer_ns (of the shortest of them: the others waited for the last to come).
+    Kernels of one name on distinct devices that overlap and end together are one collective.
+    """
+    mine = np.flatnonzero((op_category == COMMUNICATION).to_numpy())
+    found = ops.iloc[mine][["device", "lane", "name", "start_ns", "end_ns"]]
+    found = found.reset_index(drop=True).assign(op=mine)
+    length = found["end_ns"] - found["start_ns"]
+    found["meeting"] = _meetings(found)
+    met = found["meeting"] >= 0
+    grouped = length.groupby(found["meeting"])
+    found["ranks"] = grouped.transform("size").where(met, 1)
+    found["transfer_ns"] = grouped.transform("min").where(met, length)
+    return found
+
+
+def _meetings(found: pd.DataFrame) -> Ints:
+    meeting = np.full(len(found), -1, dtype=np.int64)
+    if found["device"].nunique() < 2:
+        return meeting
+    order = np.lexsort([found[c].to_numpy() for c in ("device", "end_ns", "name")])
+    name, end, start, device = (
+        found[c].to_numpy()[order] for c in ("name", "end_ns", "start_ns", "device")
+    )
+    opens = np.ones(len(order), dtype=bool)
+    opens[1:] = (name[1:] != name[:-1]) | (end[1:] - end[:-1] > _TOGETHER_NS)
+    group = np.cumsum(opens)
+    frame = pd.DataFrame({"group": group, "start": start, "end": end, "device": device})
+    by_group = frame.groupby("group", sort=True)
+    real = (
+        (by_group["device"].transform("nunique") == by_group["device"].transform("size"))
+        & (by_group["device"].transform("size") > 1)
+        & (by_group["start"].transform("max") < by_group["end"].transform("min"))
+    )
+    meeting[order] = np.where(real, group, -1)
+    return meeting
