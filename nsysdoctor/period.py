@@ -29,9 +29,9 @@ class Run(NamedTuple):
 def find_period(symbol: Ints) -> Run | None:
     """Returns the recurring symbol that marks the sequence's period, None without one.
 
-    Of all symbols that recur at regular distances over most of the sequence the one of shortest
-    distance counts, unless its irregular distances recur regularly themselves: then it marks a
-    part that repeats inside a longer period, as a layer does inside a step.
+    Of all symbols that recur at regular distances over most of the sequence the most even one
+    counts, of equal ones that of shortest distance. A symbol whose irregular distances recur
+    regularly themselves marks a part of a longer period, as a layer does inside a step.
     """
     runs = [run for run in _runs(symbol) if run.cover >= MIN_COVER_RATIO]
     whole = [run for run in runs if not _is_part(run)]
@@ -39,7 +39,7 @@ def find_period(symbol: Ints) -> Run | None:
         return _from_seams(max(runs, key=_evenness, default=None))
     best_cover = max(run.cover for run in whole)
     good = [run for run in whole if run.cover >= 0.8 * best_cover]
-    return min(good, key=lambda run: (run.period, -run.cover, int(run.position[0])))
+    return min(good, key=_preference)
 
 
 def _runs(symbol: Ints) -> list[Run]:
@@ -74,6 +74,12 @@ def _regular_run(position: Ints, count: int) -> Run | None:
         return None
     period = int(np.median(np.diff(kept)))
     return Run(kept, period, float(kept[-1] - kept[0]) / count)
+
+
+def _preference(run: Run) -> tuple[int, int, float, int]:
+    """What makes a whole period the best: even distances (in steps of 5 %), then shortness."""
+    near = float(_near(np.diff(run.position)).mean())
+    return -round(20 * near), run.period, -run.cover, int(run.position[0])
 
 
 def _evenness(run: Run) -> tuple[float, float, int]:
