@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from nsysdoctor.baseline import Baseline, Series
@@ -175,6 +176,11 @@ def _bound(case: Case, series: Series) -> Bound:
     return bound_of(case.limits, series.metric, name)
 
 
+def _change_bound(bound: Bound) -> Bound:
+    """The bound with the level that a regression has."""
+    return replace(bound, level=bound.change_level)
+
+
 def _absolute(bound: Bound) -> list[tuple[Relation, float]]:
     """The absolute limits that are set and on."""
     pairs: tuple[tuple[Relation, float | None], ...] = ((">=", bound.min), ("<=", bound.max))
@@ -221,7 +227,7 @@ def _baseline_lines(case: Case) -> list[Line]:
     current = {series.key: series for series in case.now}
     lines = []
     for old in case.before:
-        bound = _bound(case, old)
+        bound = _change_bound(_bound(case, old))
         if bound.level == "off" or bound.kind.better == "neither":
             continue
         new = current.get(old.key)
@@ -236,8 +242,8 @@ def _absent_lines(case: Case) -> list[Line]:
     names = sorted({device.name for device in case.setups[0].devices})
     lines = []
     for metric in (name for name in METRICS if name not in known):
-        bounds = dict.fromkeys(bound_of(case.limits, metric, name) for name in names)
-        for bound in bounds:
+        bounds = (_change_bound(bound_of(case.limits, metric, name)) for name in names)
+        for bound in dict.fromkeys(bounds):
             watched = bound.level == "error" and bound.kind.better != "neither"
             if watched and not _absolute(bound):
                 told = Told("not measured in the baseline", unmeasured(metric).next)

@@ -66,10 +66,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Bound:
-    """The limit of one metric on one device, with every default filled in."""
+    """The limit of one metric on one device, with every default filled in.
+
+    `level` is what a broken absolute limit means, `change_level` what a regression does.
+    """
 
     kind: MetricKind
     level: Level
+    change_level: Level
     min: float | None
     max: float | None
     ratio: float
@@ -85,16 +89,16 @@ class Bound:
 def bound_of(limits: Limits, metric: str, device_name: str) -> Bound:
     """Returns the limit that holds for a metric on a GPU of that name.
 
-    A metric that has a limit of its own is an error when it breaks, unless a level is given.
+    A limit that is given is an error when it breaks, unless a level is given, too.
     """
     kind = METRICS[metric]
     given = _merged(limits, metric, device_name)
     relative = given.max_regression is not None or given.floor is not None
-    explicit = relative or given.min is not None or given.max is not None
     own_ratio = given.max_regression is not None
     return Bound(
         kind=kind,
-        level=given.level or ("error" if explicit else kind.level),
+        level=given.level or "error",
+        change_level=given.level or ("error" if relative else kind.level),
         min=given.min,
         max=given.max,
         ratio=_first(given.max_regression, kind.ratio),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from datetime import date
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 from nsysdoctor.config import Config, check_config, find_config, load_config, parse_config
 from nsysdoctor.errors import UsageError
 from nsysdoctor.limits import bound_of
+from nsysdoctor.metrics import CAUSES, METRICS
+from nsysdoctor.report import LEVELS
 
 GOOD = """
 select = ["pageable_copy"]
@@ -58,6 +62,31 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert (bound.min, bound.ratio, bound.floor, bound.level) == (0.9, 0.02, 0.01, "error")
     assert bound_of(gate, "utilization_ratio", "NVIDIA T4").min == 0.8
     assert bound_of(gate, "synchronization_count", "").level == "warn"
+
+
+def test_the_example_of_the_manual_is_read_whole() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "gate.md").read_text(encoding="utf-8")
+    block = manual.split("```toml\n")[1].split("```")[0]
+    config = parse_config(tomllib.loads(block))
+    assert config.gate.waivers[0].subject == "DtoH*"
+    assert set(config.gate.metrics) == {"utilization_ratio", "synchronization_count", "step_ns"}
+
+
+def test_the_manual_names_every_metric_and_cause() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "gate.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+)`", manual))
+    named |= {f"idle_{cause}_ns" for cause in CAUSES if cause in named}
+    findings = {f"{level}_finding_count" for level in LEVELS}
+    assert set(METRICS) - named <= findings
+    assert "`high_finding_count`" in manual
+
+
+def test_a_limit_raises_only_what_it_limits() -> None:
+    limits = parse_config({"gate": {"metrics": {"step_ns": {"max": 5e6}}}}).gate
+    bound = bound_of(limits, "step_ns", "")
+    assert (bound.level, bound.change_level) == ("error", "warn")
+    limits = parse_config({"gate": {"metrics": {"step_ns": {"max_regression": 0.1}}}}).gate
+    assert bound_of(limits, "step_ns", "").change_level == "error"
 
 
 def test_pyproject_holds_the_same_under_tool(tmp_path: Path) -> None:
