@@ -66,8 +66,9 @@ def inside(these: Items, windows: Spans) -> Mask:
 def detail_windows(starts: Sequence[Ints], places: Iterable[tuple[int, int]], budget: int) -> Spans:
     """Returns the merged windows to show one by one: the places, in order, until the budget ends.
 
-    Each place gets half its length before and after, NEAR_NS at least; one that would then hold
-    more than PER_WINDOW items is cut to its beginning.
+    Each place gets 7/10 of its length before and after, NEAR_NS at least, which is a little more
+    than the page shows when it leads there; one that would then hold more than PER_WINDOW items
+    is cut to its beginning.
     """
     chosen: list[tuple[int, int]] = []
     left = budget
@@ -89,7 +90,7 @@ def _between(starts: Sequence[Ints], low: int, high: int) -> int:
 
 def _fitted(starts: Sequence[Ints], low: int, high: int) -> tuple[int, int]:
     """Pads a place; where that holds too many items, keeps its beginning and halves the rest."""
-    pad = max((high - low) // 2, NEAR_NS)
+    pad = max((high - low) * 7 // 10, NEAR_NS)
     if _between(starts, low - pad, high + pad) <= PER_WINDOW:
         return low - pad, high + pad
     before = low - NEAR_NS

@@ -40,13 +40,15 @@ function attachCopies() {
 
 // Paper shows what the screen folds away.
 function attachPrint() {
-  let opened = [];
+  const opened = [];
   window.addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    for (const part of opened) part.open = true;
+    for (const part of document.querySelectorAll("details:not([open])")) {
+      part.open = true;
+      opened.push(part);
+    }
   });
   window.addEventListener("afterprint", () => {
-    for (const part of opened) part.open = false;
+    for (const part of opened.splice(0)) part.open = false;
   });
 }
 
