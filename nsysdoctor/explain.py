@@ -75,7 +75,10 @@ def _evidence(change: Comparison) -> str:
 
 
 def part_changes(case: Case, trace: int, device: int | None) -> list[tuple[str, float]]:
-    """Returns the parts of a step that clearly changed and by how many ns, largest growth first."""
+    """Returns the parts of a step that clearly changed and by how many ns, largest growth first.
+
+    Time in calls comes last: it runs beside the device and is a cause only where it idles.
+    """
     step = value_of(case.before, trace, device, "step_ns") or 0.0
     changes = []
     for name in _PARTS:
@@ -85,7 +88,7 @@ def part_changes(case: Case, trace: int, device: int | None) -> list[tuple[str, 
             continue
         if abs(after - before) > bound_of(Limits(), name, "").threshold(before, step):
             changes.append((name, after - before))
-    return sorted(changes, key=lambda change: (-change[1], change[0]))
+    return sorted(changes, key=lambda change: (change[0] == "api_ns", -change[1], change[0]))
 
 
 def _story(parts: Sequence[tuple[str, float]], case: Case, new: Series) -> str:

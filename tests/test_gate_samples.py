@@ -1,0 +1,86 @@
+"""The gate and the diff on traces of made programs, from the file to the verdict."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from nsysdoctor.baseline import make_baseline, read_baseline
+from nsysdoctor.diff import diff_reports
+from nsysdoctor.engine import diagnose
+from nsysdoctor.gate import judge
+from nsysdoctor.limits import Limits
+from nsysdoctor.report import Report, read_report
+from nsysdoctor.verdict import Verdict
+from sample_traces import record, write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+@cache
+def diagnosed(folder: Path, name: str, cured: bool, seed: int) -> Report:
+    path = folder / f"{name}-{cured}-{seed}.sqlite"
+    write(record(name, cured=cured, seed=seed, jitter_ratio=0.02), path)
+    return diagnose(path)
+
+
+def fault_after_cure(folder: Path, name: str) -> Verdict:
+    """The cured program is the baseline, by way of the file; the fault is what came of it."""
+    baseline = make_baseline([diagnosed(folder, name, True, 1)])
+    now = read_report(diagnosed(folder, name, False, 2).to_json())
+    return judge([now], read_baseline(baseline.to_json()), Limits())
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("input_starvation", "input wait"),
+        ("periodic_starvation", "input wait"),
+        ("slow_graph_launch", "launch"),
+    ],
+)
+def test_a_planted_fault_fails_and_its_cause_is_named(folder: Path, name: str, cause: str) -> None:
+    verdict = fault_after_cure(folder, name)
+    first = verdict.lines[0]
+    assert (verdict.answer, first.metric) == ("fail", "utilization_ratio"), verdict.to_json()
+    assert first.why.startswith(f"GPU idle, cause {cause} +")
+
+
+def test_d24_slower_graph_launches_leave_kernel_time_unchanged(folder: Path) -> None:
+    why = fault_after_cure(folder, "slow_graph_launch").lines[0].why
+    assert "time in CUDA calls +" in why
+    assert "kernel time unchanged" in why
+
+
+def test_d27_a_slow_start_does_not_change_the_verdict(folder: Path) -> None:
+    assert fault_after_cure(folder, "slow_start").answer == "pass"
+
+
+@pytest.mark.parametrize("name", ["input_starvation", "graph_inference", "two_gpu"])
+def test_another_seed_is_no_change(folder: Path, name: str) -> None:
+    before, now = diagnosed(folder, name, False, 1), diagnosed(folder, name, False, 2)
+    assert judge([now], make_baseline([before]), Limits()).answer == "pass"
+    assert diff_reports(before, now).metrics == []
+
+
+def test_the_same_trace_twice_is_neutral(folder: Path) -> None:
+    report = diagnosed(folder, "pageable_copy", False, 1)
+    verdict = judge([report], make_baseline([report]), Limits())
+    assert verdict.answer == "pass"
+    assert {line.state for line in verdict.lines} == {"passed"}
+    assert diff_reports(report, report).neutral
+
+
+def test_a_cure_shows_as_better_and_fixed(folder: Path) -> None:
+    before = diagnosed(folder, "pageable_copy", False, 1)
+    after = diagnosed(folder, "pageable_copy", True, 1)
+    diff = diff_reports(before, after)
+    states = {change.metric: change.state for change in diff.metrics}
+    assert states["utilization_ratio"] == states["pageable_bytes"] == "better"
+    assert ("pageable_copy", "fixed") in {(f.rule, f.state) for f in diff.findings}
+    assert not diff.kernels
