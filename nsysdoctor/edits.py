@@ -78,5 +78,5 @@ def edits(
 
 
 def join(*parts: pd.DataFrame) -> pd.DataFrame:
-    """Returns the edits of all parts in one frame."""
-    return pd.concat(parts, ignore_index=True)
+    """Returns the edits of all parts in one frame, an empty one for no parts."""
+    return pd.concat(parts, ignore_index=True) if parts else edits(Change.CALL_NS, 0, [])

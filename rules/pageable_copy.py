@@ -2,88 +2,123 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.errors import MissingTableError
+from nsysdoctor.intervals import covered, nearest_before, spans, union
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
-from nsysdoctor.tables.transfer import pinned_ns
+from nsysdoctor.tables.transfer import pinned_ns, require_kinds, same_keys
 
 CALL_NS = 5_000
 """What a call costs that only queues a copy."""
 
+NEAR_NS = 200_000
+"""Streams that work this shortly before and after a copy, but not beside it, pause for it."""
+
+KEYS = ["device", "direction", "when"]
+ALIKE = ["device", "direction", "bytes"]
+_WHEN = ("in the loop", "in the loop, too small to matter alone,", "outside the steady steps")
+LOOP, SMALL, ONCE = range(3)
+
 
 @table
-def blocked(copies: pd.DataFrame, window: pd.DataFrame, *, min_bytes: int) -> pd.DataFrame:
-    """Returns the copies of the window that block although their call is asynchronous."""
-    if len(copies) and (copies["src_kind"] < 0).all():
-        raise MissingTableError(
-            "the export does not record the memory kinds of copies", "export with a newer nsys"
-        )
-    mine = copies["pageable"] & copies["async_call"] & (copies["bytes"] >= min_bytes)
-    return copies[mine & in_window(copies["called_ns"].to_numpy(), window)]
+def blocked(
+    copies: pd.DataFrame, loop_copies: np.ndarray, ops: pd.DataFrame, *, min_bytes: int
+) -> pd.DataFrame:
+    """Returns the copies that block although their call is asynchronous.
+
+    Columns as in `copies` and `when`: LOOP for those of the steps, SMALL for small downloads of
+    the steps for which other streams pause, ONCE for those before, between or after the steps
+    that no step repeats.
+    """
+    require_kinds(copies)
+    mine = (copies["pageable"] & copies["async_call"]).to_numpy()
+    large = (copies["bytes"] >= min_bytes).to_numpy()
+    small = mine & ~large & loop_copies & (copies["direction"] == "DtoH").to_numpy()
+    when = np.full(len(copies), -1)
+    when[mine & large] = np.where(loop_copies, LOOP, ONCE)[mine & large]
+    when[np.flatnonzero(small)[_paused_for(copies[small], ops)]] = SMALL
+    found = copies.assign(when=when)[when >= 0]
+    repeated = found[found["when"] == LOOP].drop_duplicates(ALIKE)
+    return found[(found["when"] != ONCE) | (same_keys(found, repeated, ALIKE) < 0)]
+
+
+def _paused_for(small: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
+    """Which of the copies other streams of their process pause for, on the same device."""
+    paused = np.zeros(len(small), dtype=bool)
+    place = small.reset_index(drop=True)
+    for (process, device, lane), rows in place.groupby(["process", "device", "lane"], sort=True):
+        beside = (ops["process"] == process) & (ops["device"] == device) & (ops["lane"] != lane)
+        work = union(spans(ops.loc[beside, "start_ns"], ops.loc[beside, "end_ns"]))
+        if not len(work.start):
+            continue
+        start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+        before = nearest_before(work.end, start)
+        after = np.minimum(before + 1, len(work.start) - 1)
+        free = covered(spans(start, end), work) == 0
+        free &= (before >= 0) & (start - work.end[before] <= NEAR_NS)
+        free &= (work.start[after] >= end) & (work.start[after] - end <= NEAR_NS)
+        paused[rows.index.to_numpy()] = free
+    return paused
 
 
 @table
 def pageable_copy(blocked: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per device and direction: subject, device, direction, count, bytes,
-    rate_bytes_per_s, blocked_ns."""
+    """Returns a row per device, direction and kind of place: subject, device, direction, when,
+    place (words), count, bytes, rate_bytes_per_s, blocked_ns, level (info for copies outside the
+    steps)."""
     rows = [
         {
-            "subject": f"{direction} on GPU {device}",
+            "subject": _subject(device, direction, when),
             "device": device,
             "direction": direction,
+            "when": when,
+            "place": _WHEN[when],
             "count": len(mine),
             "bytes": int(mine["bytes"].sum()),
             "rate_bytes_per_s": float(mine["rate_bytes_per_s"].median()),
             "blocked_ns": int((mine["returned_ns"] - mine["called_ns"]).sum()),
+            "level": "info" if when == ONCE else "",
         }
-        for (device, direction), mine in blocked.groupby(["device", "direction"], sort=True)
+        for (device, direction, when), mine in blocked.groupby(KEYS, sort=True)
     ]
     return pd.DataFrame(rows)
+
+
+def _subject(device: int, direction: str, when: int) -> str:
+    which = {LOOP: "", SMALL: "small ", ONCE: "one-off "}[when]
+    return f"{which}{direction} on GPU {device}"
 
 
 def cure(
     pageable_copy: pd.DataFrame, blocked: pd.DataFrame, pinned_rates: pd.DataFrame
 ) -> pd.DataFrame:
     """Pinned memory: calls only queue, copies run at the pinned rate; at best on a side stream,
-    one step ahead."""
-    return join(
-        *(_row(int(row), subject, blocked, pinned_rates) for row, subject in _keys(pageable_copy))
-    )
-
-
-def _row(
-    row: int, subject: tuple[int, str], blocked: pd.DataFrame, rates: pd.DataFrame
-) -> pd.DataFrame:
-    device, direction = subject
-    mine = blocked[(blocked["device"] == device) & (blocked["direction"] == direction)]
+    uploads one step ahead."""
+    row = same_keys(blocked, pageable_copy, KEYS)
+    loop = (blocked["when"] != ONCE).to_numpy()
+    mine, row = blocked[loop], row[loop]
     call, op = mine["api"].to_numpy(), mine["op"].to_numpy()
+    up = (mine["direction"] == "HtoD").to_numpy()
     return join(
         edits(Change.UNBLOCK, row, call, CALL_NS),
         edits(Change.LAUNCH_NS, row, op, CALL_NS),
         edits(
-            Change.OP_NS, row, op, pinned_ns(mine, rates),
-            slow_ns=pinned_ns(mine, rates, "slow_bytes_per_s"),
-            fast_ns=pinned_ns(mine, rates, "fast_bytes_per_s"),
+            Change.OP_NS, row, op, pinned_ns(mine, pinned_rates),
+            slow_ns=pinned_ns(mine, pinned_rates, "slow_bytes_per_s"),
+            fast_ns=pinned_ns(mine, pinned_rates, "fast_bytes_per_s"),
         ),
-        edits(Change.FREE_OP, row, op, only_fast=True),
+        edits(Change.FREE_OP, row[up], op[up], only_fast=True),
         edits(Change.RELEASE, row, op, only_fast=True),
     )  # fmt: skip
 
 
-def _keys(rows: pd.DataFrame) -> list[tuple[int, tuple[int, str]]]:
-    return list(enumerate(zip(rows["device"], rows["direction"], strict=True)))
-
-
 def evidence(pageable_copy: pd.DataFrame, blocked: pd.DataFrame) -> pd.DataFrame:
     """Returns the calls that blocked: row, start_ns, end_ns, what."""
-    row = {key: row for row, key in _keys(pageable_copy)}
-    keys = zip(blocked["device"], blocked["direction"], strict=True)
     return pd.DataFrame(
         {
-            "row": [row[key] for key in keys],
+            "row": same_keys(blocked, pageable_copy, KEYS),
             "start_ns": blocked["called_ns"].to_numpy(),
             "end_ns": blocked["returned_ns"].to_numpy(),
             "what": [f"{d} of {b:,} bytes" for d, b in

@@ -30,8 +30,9 @@ def copies(
     dst_kind (0 pageable, 1 pinned, 2 device …; -1 not recorded), pageable (bool: an end lies in
     pageable memory and the direction crosses the bus), bytes, start_ns, end_ns,
     rate_bytes_per_s (0 for an instant), exposed_ns (no compute and no collective beside it),
-    api, thread (-1 without a call), called_ns, returned_ns, async_call (bool: the call's name
-    promises not to block), in_call (bool: the copy ended before its call returned).
+    api, thread (-1 without a call), called_ns, returned_ns (the copy's own start without a call),
+    async_call (bool: the call's name promises not to block), sync_call (bool: it promises to
+    wait), in_call (bool: the copy ended before its call returned).
     """
     mine = np.flatnonzero(ops["kind"].to_numpy() == COPY)
     taken = ops.iloc[mine]
@@ -83,11 +84,13 @@ def _with_calls(
         hit = known[index] == found["op"].to_numpy()
         call[hit] = launches["api"].to_numpy()[index[hit]]
     has, row = call >= 0, np.maximum(call, 0)
-    columns = {"thread": -1, "start_ns": 0, "end_ns": 0, "verb": -1}
+    start = found["start_ns"].to_numpy()
+    none = np.full(len(found), -1, dtype=np.int64)
+    columns = {"thread": none, "start_ns": start, "end_ns": start, "verb": none}
     taken = {
         name: np.where(has, api[name].to_numpy()[row], missing)
         if api is not None and len(api)
-        else np.full(len(found), missing)
+        else missing
         for name, missing in columns.items()
     }
     return found.assign(
@@ -96,5 +99,6 @@ def _with_calls(
         called_ns=taken["start_ns"],
         returned_ns=taken["end_ns"],
         async_call=taken["verb"] == Verb.COPY_ASYNC,
+        sync_call=taken["verb"] == Verb.COPY,
         in_call=has & (taken["end_ns"] >= found["end_ns"].to_numpy()),
     )

@@ -1,12 +1,15 @@
-"""What a copy would take from pinned memory on this machine."""
+"""Which copies belong to the loop, and what they would take from pinned memory here."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.errors import MissingTableError
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.copies import PINNED
+from nsysdoctor.tables.steps import in_window
 
 _LARGE_BYTES = 1 << 20
 _SETUP_NS = 2_000
@@ -15,6 +18,42 @@ _SETUP_NS = 2_000
 # Achievable rates of a x16 link by compute capability: PCIe 3 before 8.0, 4 for 8.x, 5 from 9.0.
 # Host links that are no PCIe (GH200, GB10) are faster; measured copies say so.
 _LINK_BYTES_PER_S = ((9, 52e9), (8, 25e9), (0, 12e9))
+
+
+@table
+def loop_copies(
+    copies: pd.DataFrame, window: pd.DataFrame, submissions: pd.DataFrame | None = None
+) -> np.ndarray:
+    """Returns for each copy whether it belongs to the steps that savings are about.
+
+    Without steps what a process uploads before it launches its first kernel is start-up: it
+    happens once, and page-locking its source would cost more than it saves.
+    """
+    called = copies["called_ns"].to_numpy()
+    inside = in_window(called, window)
+    if submissions is None or window["basis"].iloc[0] != "all":
+        return inside
+    kernels = submissions[submissions["kind"] == KERNEL]
+    first = kernels.groupby("process", sort=True)["called_ns"].min()
+    begun = copies["process"].map(first).fillna(np.iinfo(np.int64).min).to_numpy()
+    return np.asarray(inside & (called >= begun), dtype=bool)
+
+
+def require_kinds(copies: pd.DataFrame) -> None:
+    """Raises MissingTableError when the export does not tell pageable from pinned memory."""
+    if len(copies) and (copies["src_kind"] < 0).all():
+        raise MissingTableError(
+            "the export does not record the memory kinds of copies", "export with a newer nsys"
+        )
+
+
+def same_keys(frame: pd.DataFrame, keys: pd.DataFrame, names: list[str]) -> np.ndarray:
+    """Returns for each row of `frame` the row of `keys` with the same values in `names`, -1 for
+    none."""
+    known = keys[names].reset_index(drop=True).reset_index(names="row")
+    return np.asarray(
+        frame[names].merge(known, "left", names)["row"].fillna(-1), dtype=np.int64
+    )
 
 
 @table
@@ -53,10 +92,14 @@ def pinned_ns(
 ) -> np.ndarray:
     """Returns what each copy would take at the pinned rate of its device and direction, ns; no
     more than it took."""
-    known = rates.set_index(["device", "direction"])[column].to_dict()
-    rate = np.array(
-        [known.get(k, np.inf) for k in zip(copies["device"], copies["direction"], strict=True)]
-    )
     took = (copies["end_ns"] - copies["start_ns"]).to_numpy()
-    needed = _SETUP_NS + copies["bytes"].to_numpy() * 1e9 / rate
-    return np.asarray(np.minimum(took, needed), dtype=np.int64)
+    return np.asarray(np.minimum(took, moved_ns(copies, rates, column)), dtype=np.int64)
+
+
+def moved_ns(
+    copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s"
+) -> np.ndarray:
+    """Returns what moving the bytes takes at the pinned rate of their device and direction, ns."""
+    row = same_keys(copies, rates, ["device", "direction"])
+    rate = np.where(row >= 0, rates[column].to_numpy()[row], np.inf)
+    return np.asarray(_SETUP_NS + copies["bytes"].to_numpy() * 1e9 / rate, dtype=np.int64)
