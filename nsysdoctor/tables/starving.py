@@ -8,7 +8,8 @@ import pandas as pd
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY
-from nsysdoctor.tables.steps import Marks, in_window
+from nsysdoctor.tables.step_marks import Marks
+from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.time_budget import BUCKETS
 from nsysdoctor.verbs import ALLOCATIONS, Verb
 
@@ -106,7 +107,7 @@ def _whole_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarr
     """Calls of the window whose time outside CUDA before them lies in it as well."""
     start = host_calls["start_ns"].to_numpy()
     opens = start - host_calls["outside_ns"].to_numpy()
-    return in_window(start, window) & in_window(opens, window)
+    return np.asarray(in_window(start, window) & in_window(opens, window))
 
 
 def _watched(host_calls: pd.DataFrame, waits: pd.DataFrame | None) -> np.ndarray:
@@ -172,7 +173,7 @@ def _own_outside(host_calls: pd.DataFrame, input_waits: pd.DataFrame) -> Ints:
     apart[call] = np.maximum(apart[call], (input_waits["waited_ns"]).to_numpy())
     asleep[call] = 0
     own = host_calls["outside_ns"].to_numpy() - apart - host_calls["pause_ns"].to_numpy()
-    return np.maximum(own, 0) + asleep
+    return np.asarray(np.maximum(own, 0) + asleep, dtype=np.int64)
 
 
 @table

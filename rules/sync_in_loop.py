@@ -1,0 +1,265 @@
+"""Synchronisations and read-backs in the loop that drain the device's queue."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.cuts import shorter_calls
+from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.intervals import Ints
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.activity import KERNEL
+from nsysdoctor.tables.range_places import RangePlaces
+from nsysdoctor.tables.steps import in_window
+from nsysdoctor.verbs import SYNCS
+
+_READ_NS = 5_000
+"""What a read-back costs that is only queued."""
+
+_NEAR_NS = 20_000
+"""A device that runs dry this soon after a wait has returned was drained by it."""
+
+_SELECTS = re.compile(
+    r"DeviceSelect|DeviceScan|DevicePartition|NonZero|nonzero|DeviceReduce.*\bbool\b|unique_by_key"
+    r"|DeviceRunLength"
+)
+_SELECT_KERNELS = 3
+
+
+@table
+def read_backs(copies: pd.DataFrame | None = None, *, max_bytes: int) -> pd.DataFrame:
+    """Returns the small copies to the host whose call is asynchronous: op, api, blocks (it
+    returned after the copy, since its target is pageable)."""
+    if copies is None:
+        return pd.DataFrame({"op": [], "api": [], "blocks": []}, dtype=np.int64)
+    small = (copies["direction"] == "DtoH") & copies["async_call"]
+    mine = copies[small & (copies["bytes"] < max_bytes) & (copies["api"] >= 0)]
+    blocks = mine["pageable"] & mine["in_call"]
+    return mine[["op", "api"]].assign(blocks=blocks).reset_index(drop=True)
+
+
+@table
+def drains(
+    host_calls: pd.DataFrame,
+    read_backs: pd.DataFrame,
+    host_pauses: pd.DataFrame,
+    input_waits: pd.DataFrame,
+    ops: pd.DataFrame,
+    gaps: pd.DataFrame,
+    window: pd.DataFrame,
+    thread_labels: list[str],
+) -> pd.DataFrame:
+    """Returns the calls of the window that wait for the device: synchronisations and small
+    blocking read-backs, without those behind which input or the host's own code is what binds.
+
+    Columns: call (row of `host_calls`), api, sync (bool), thread (label), code (its row in
+    `threads`), device, start_ns, end_ns, gap (row of the gap that opened at the wait, -1 none).
+    """
+    is_sync = host_calls["verb"].isin([int(v) for v in SYNCS]).to_numpy()
+    blocking = host_calls["api"].isin(read_backs.loc[read_backs["blocks"], "api"]).to_numpy()
+    chosen = is_sync | blocking
+    rows = np.flatnonzero(chosen & in_window(host_calls["start_ns"].to_numpy(), window))
+    calls = host_calls.iloc[rows].reset_index(drop=True)
+    found = pd.DataFrame(
+        {
+            "call": rows,
+            "api": calls["api"],
+            "sync": is_sync[rows],
+            "thread": [thread_labels[t] for t in calls["thread"]],
+            "code": calls["thread"],
+            "device": _devices(host_calls, ops)[rows],
+            "start_ns": calls["start_ns"],
+            "end_ns": calls["end_ns"],
+        }
+    )
+    found = found[found["device"] >= 0].reset_index(drop=True)
+    found = found.assign(gap=_gap_behind(found, gaps))
+    late = pd.concat([host_pauses, input_waits])
+    kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
+    return found[kept].reset_index(drop=True)
+
+
+def _held_elsewhere(
+    found: pd.DataFrame,
+    host_calls: pd.DataFrame,
+    read_backs: pd.DataFrame,
+    gaps: pd.DataFrame,
+    late: pd.DataFrame,
+) -> np.ndarray:
+    """Waits behind which something else holds the device up for most of the hole: input that is
+    not there, or the code of a host that binds.
+
+    The waits between two pieces of work that a chain submits share the hole behind them.
+    """
+    reads = host_calls["api"].isin(read_backs["api"]).to_numpy()
+    before = host_calls["before"].to_numpy()
+    work = (host_calls["op"].to_numpy() >= 0) & ~reads
+    group = np.cumsum(work | (before < 0))
+    call = late["call"].to_numpy(dtype=np.int64)
+    held = np.zeros(len(host_calls) + 1, dtype=np.int64)
+    np.add.at(held, group[call - 1], np.where(before[call] >= 0, late["idle_ns"], 0))
+    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
+    gap = found["gap"].to_numpy()
+    hole = np.zeros(len(host_calls) + 1, dtype=np.int64)
+    mine = group[found["call"].to_numpy()]
+    np.maximum.at(hole, mine, np.where(gap >= 0, length[np.maximum(gap, 0)], 0))
+    return np.asarray(held[mine] > 0.5 * hole[mine])
+
+
+def _devices(host_calls: pd.DataFrame, ops: pd.DataFrame) -> Ints:
+    """The device of what each call or the chain's last call before it submitted, -1 none."""
+    op, before = host_calls["op"].to_numpy(), host_calls["before"].to_numpy()
+    at = np.maximum.accumulate(np.where((op >= 0) | (before < 0), np.arange(len(op)), 0))
+    last = op[at]
+    device = ops["device"].to_numpy()[np.maximum(last, 0)]
+    return np.asarray(np.where(last >= 0, device, -1), dtype=np.int64)
+
+
+def _gap_behind(found: pd.DataFrame, gaps: pd.DataFrame) -> Ints:
+    """The gap in which each wait returned, if the device ran dry during the wait or right
+    after it; of several waits in one gap the first."""
+    gap = np.full(len(found), -1, dtype=np.int64)
+    for device, rows in found.groupby("device", sort=True).indices.items():
+        mine = np.flatnonzero(gaps["device"].to_numpy() == device)
+        opens, closes = (gaps[c].to_numpy()[mine] for c in ("start_ns", "end_ns"))
+        start, end = (found[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
+        index = np.searchsorted(opens, end + _NEAR_NS, side="right") - 1
+        hit = (index >= 0) & (closes[np.maximum(index, 0)] > end)
+        hit &= opens[np.maximum(index, 0)] >= start - _NEAR_NS
+        gap[rows[hit]] = mine[index[hit]]
+    later = pd.Series(gap).duplicated().to_numpy() & (gap >= 0)
+    gap[later] = -1
+    return gap
+
+
+@table
+def sync_in_loop(
+    drains: pd.DataFrame,
+    host_calls: pd.DataFrame,
+    read_backs: pd.DataFrame,
+    gaps: pd.DataFrame,
+    ops: pd.DataFrame,
+    names: pd.DataFrame,
+    steps: pd.DataFrame,
+    window: pd.DataFrame,
+    range_places: RangePlaces | None = None,
+    *,
+    min_count: int,
+    min_ratio: float,
+) -> pd.DataFrame:
+    """Returns a row per thread and device whose waits leave the device idle: subject, device,
+    count, drained_count (waits with a hole behind), hole_ns, waited_ns, per_step_count, what,
+    pattern, place."""
+    steady = max(int((steps["phase"] == "steady").sum()), 1)
+    span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    shaped = _shape_waits(drains, host_calls, ops, names)
+    rows = []
+    for (thread, device), mine in drains.groupby(["thread", "device"], sort=True):
+        holes = gaps.iloc[mine.loc[mine["gap"] >= 0, "gap"]]
+        hole_ns = int((holes["end_ns"] - holes["start_ns"]).sum())
+        if len(mine) < min_count or hole_ns < max(min_ratio * span_ns, 1):
+            continue
+        reads = host_calls["api"].iloc[_behind_reads(mine, host_calls)].isin(read_backs["api"])
+        rows.append(
+            {
+                "subject": f"{thread} on GPU {device}",
+                "device": device,
+                "thread": thread,
+                "count": len(mine),
+                "drained_count": len(holes),
+                "per_step_count": len(mine) / steady,
+                "hole_ns": hole_ns,
+                "waited_ns": int((mine["end_ns"] - mine["start_ns"]).sum()),
+                "what": _what(mine, int(reads.sum())),
+                "pattern": _pattern(shaped[mine.index.to_numpy()]),
+                "place": _place(mine, range_places),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _behind_reads(mine: pd.DataFrame, host_calls: pd.DataFrame) -> Ints:
+    """The calls themselves and for synchronisations the ones before."""
+    call = mine["call"].to_numpy()
+    before = host_calls["before"].to_numpy()[call]
+    return np.asarray(np.where(mine["sync"].to_numpy() & (before >= 0), before, call))
+
+
+def _what(mine: pd.DataFrame, reads: int) -> str:
+    if reads == 0:
+        return "synchronisations"
+    return "read-backs" if reads > 0.8 * len(mine) else "read-backs and synchronisations"
+
+
+def _pattern(shaped: np.ndarray) -> str:
+    if not len(shaped) or shaped.mean() <= 0.5:
+        return ""
+    return "; kernels that count or select come before, a data-dependent shape is likely"
+
+
+def _shape_waits(
+    drains: pd.DataFrame, host_calls: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame
+) -> np.ndarray:
+    """Which waits come behind a kernel that counts or selects elements."""
+    selects = np.array([bool(_SELECTS.search(n)) for n in names["full"]], dtype=bool)
+    op, chain = host_calls["op"].to_numpy(), host_calls["chain"].to_numpy()
+    kernel = (op >= 0) & (ops["kind"].to_numpy()[np.maximum(op, 0)] == KERNEL)
+    rows = np.flatnonzero(kernel)
+    place = np.searchsorted(rows, drains["call"].to_numpy()) - 1
+    found = np.zeros(len(drains), dtype=bool)
+    for back in range(_SELECT_KERNELS):
+        index = place - back
+        row = rows[np.maximum(index, 0)] if len(rows) else np.zeros(len(drains), dtype=np.int64)
+        same = (index >= 0) & (chain[row] == chain[drains["call"].to_numpy()])
+        found |= same & selects[ops["name"].to_numpy()[np.maximum(op[row], 0)]]
+    return found
+
+
+def _place(mine: pd.DataFrame, range_places: RangePlaces | None) -> str:
+    """The range in which most of the waits begin, as words."""
+    if range_places is None:
+        return ""
+    place = range_places.most(mine["code"].to_numpy(), mine["start_ns"].to_numpy())
+    return f", mostly in {place}" if place else ""
+
+
+def cure(
+    sync_in_loop: pd.DataFrame, drains: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame
+) -> pd.DataFrame:
+    """The synchronisations are gone; the read-backs are only queued."""
+    parts = []
+    for row, (thread, device) in _keys(sync_in_loop):
+        mine = drains[(drains["thread"] == thread) & (drains["device"] == device)]
+        call, sync = mine["api"].to_numpy(), mine["sync"].to_numpy()
+        parts.append(edits(Change.UNBLOCK, row, call[sync]))
+        parts.append(
+            shorter_calls(row, call[~sync], _READ_NS, api, launches, blocking=True)
+        )
+    return join(*parts)
+
+
+def _keys(rows: pd.DataFrame) -> list[tuple[int, tuple[str, int]]]:
+    return list(enumerate(zip(rows["thread"], rows["device"], strict=True)))
+
+
+def evidence(
+    sync_in_loop: pd.DataFrame, drains: pd.DataFrame, gaps: pd.DataFrame
+) -> pd.DataFrame:
+    """Returns the holes behind the waits, longest first where there are many: row, start_ns,
+    end_ns, what."""
+    row = {key: row for row, key in _keys(sync_in_loop)}
+    mine = drains[drains["gap"] >= 0]
+    keys = list(zip(mine["thread"], mine["device"], strict=True))
+    mine = mine[[key in row for key in keys]]
+    holes = gaps.iloc[mine["gap"].to_numpy()]
+    return pd.DataFrame(
+        {
+            "row": [row[key] for key in keys if key in row],
+            "start_ns": np.minimum(holes["start_ns"].to_numpy(), mine["end_ns"].to_numpy()),
+            "end_ns": holes["end_ns"].to_numpy(),
+            "what": "the device is drained",
+        }
+    )
