@@ -1,0 +1,127 @@
+"""Copies and sets whose call waits for them, in every step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.activity import SET
+from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.transfer import pinned_ns, same_keys
+from nsysdoctor.tables.waiting import Waiting
+from nsysdoctor.verbs import Verb
+
+CALL_NS = 5_000
+"""What a call costs that only queues a copy."""
+
+KEYS = ["device"]
+_WORDS = {"HtoD": "HtoD copies", "DtoH": "DtoH copies", "set": "memory sets"}
+_COLUMNS = [
+    "op", "device", "direction", "bytes", "start_ns", "end_ns", "api", "called_ns", "returned_ns",
+]  # fmt: skip
+
+
+@table
+def blocking(
+    copies: pd.DataFrame,
+    loop_copies: np.ndarray,
+    blocking_sets: pd.DataFrame,
+    *,
+    scalar_bytes: int,
+) -> pd.DataFrame:
+    """Returns the copies between host and device, and the sets, whose synchronous call waits in
+    the steps: op, device, direction (set for sets), bytes, start_ns, end_ns, api, called_ns,
+    returned_ns. Read-backs of a few bytes are left to the rule about synchronisation."""
+    mine = copies["sync_call"].to_numpy() & loop_copies & (copies["api"] >= 0).to_numpy()
+    up = (copies["direction"] == "HtoD").to_numpy()
+    down = (copies["direction"] == "DtoH").to_numpy()
+    mine &= up | (down & (copies["bytes"] > scalar_bytes).to_numpy())
+    found = pd.concat([copies.loc[mine, _COLUMNS], blocking_sets], ignore_index=True)
+    return found.sort_values(["op"], kind="stable", ignore_index=True)
+
+
+@table
+def blocking_sets(
+    ops: pd.DataFrame,
+    launches: pd.DataFrame,
+    api: pd.DataFrame,
+    waiting: Waiting,
+    window: pd.DataFrame,
+) -> pd.DataFrame:
+    """Returns the memory sets of the steps whose synchronous call waits, as in `blocking`."""
+    op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
+    called = api["start_ns"].to_numpy()[call]
+    mine = (ops["kind"].to_numpy()[op] == SET) & (api["verb"].to_numpy()[call] == Verb.SET)
+    mine &= waiting.blocks[call] & in_window(called, window)
+    op, call = op[mine], call[mine]
+    found = ops.iloc[op][["device", "bytes", "start_ns", "end_ns"]].reset_index(drop=True)
+    return found.assign(
+        op=op,
+        direction="set",
+        api=call,
+        called_ns=called[mine],
+        returned_ns=api["end_ns"].to_numpy()[call],
+    )[_COLUMNS]
+
+
+@table
+def blocking_copy(blocking: pd.DataFrame) -> pd.DataFrame:
+    """Returns a row per device, since the host stands in either direction in turn: subject,
+    device, count, what (words), bytes, htod_bytes, dtoh_bytes, rate_bytes_per_s, blocked_ns."""
+    rows = []
+    for device, mine in blocking.groupby("device", sort=True):
+        length = int((mine["end_ns"] - mine["start_ns"]).sum())
+        size = mine.groupby("direction")["bytes"].sum()
+        number = mine["direction"].value_counts()
+        rows.append(
+            {
+                "subject": f"GPU {device}",
+                "device": device,
+                "count": len(mine),
+                "what": ", ".join(f"{number[d]:,} {_WORDS[d]}" for d in _WORDS if d in number),
+                "bytes": int(mine["bytes"].sum()),
+                "htod_bytes": int(size.get("HtoD", 0)),
+                "dtoh_bytes": int(size.get("DtoH", 0)),
+                "rate_bytes_per_s": int(mine["bytes"].sum()) * 1e9 / max(length, 1),
+                "blocked_ns": int((mine["returned_ns"] - mine["called_ns"]).sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def cure(
+    blocking_copy: pd.DataFrame, blocking: pd.DataFrame, pinned_rates: pd.DataFrame
+) -> pd.DataFrame:
+    """Asynchronous calls on pinned memory: they only queue; at best on a side stream, uploads one
+    step ahead."""
+    row = same_keys(blocking, blocking_copy, KEYS)
+    call, op = blocking["api"].to_numpy(), blocking["op"].to_numpy()
+    up = (blocking["direction"] == "HtoD").to_numpy()
+    moved = (blocking["direction"] != "set").to_numpy()
+    copied = blocking[moved]
+    return join(
+        edits(Change.UNBLOCK, row, call, CALL_NS),
+        edits(Change.LAUNCH_NS, row, op, CALL_NS),
+        edits(
+            Change.OP_NS, row[moved], op[moved], pinned_ns(copied, pinned_rates),
+            slow_ns=pinned_ns(copied, pinned_rates, "slow_bytes_per_s"),
+            fast_ns=pinned_ns(copied, pinned_rates, "fast_bytes_per_s"),
+        ),
+        edits(Change.FREE_OP, row[up], op[up], only_fast=True),
+        edits(Change.RELEASE, row[moved], op[moved], only_fast=True),
+    )  # fmt: skip
+
+
+def evidence(blocking_copy: pd.DataFrame, blocking: pd.DataFrame) -> pd.DataFrame:
+    """Returns the calls that waited: row, start_ns, end_ns, what."""
+    return pd.DataFrame(
+        {
+            "row": same_keys(blocking, blocking_copy, KEYS),
+            "start_ns": blocking["called_ns"].to_numpy(),
+            "end_ns": blocking["returned_ns"].to_numpy(),
+            "what": [f"{d} of {b:,} bytes" for d, b in
+                     zip(blocking["direction"], blocking["bytes"], strict=True)],
+        }
+    )  # fmt: skip
