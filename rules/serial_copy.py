@@ -26,14 +26,19 @@ def serial(copies: pd.DataFrame, loop_copies: np.ndarray) -> pd.DataFrame:
 
 
 @table
-def serial_copy(serial: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per device and direction: subject, device, direction, count, bytes,
+def serial_copy(
+    serial: pd.DataFrame, window: pd.DataFrame, *, min_ratio: float
+) -> pd.DataFrame:
+    """Returns a row per device and direction whose copies keep the device from computing for at
+    least `min_ratio` of the window: subject, device, direction, count, bytes,
     rate_bytes_per_s, exposed_ns, exposed_ratio (of the window)."""
     span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     rows = []
     for (device, direction), mine in serial.groupby(KEYS, sort=True):
         exposed = int(mine["exposed_ns"].sum())
         length = int((mine["end_ns"] - mine["start_ns"]).sum())
+        if exposed < min_ratio * span:
+            continue
         rows.append(
             {
                 "subject": f"{direction} on GPU {device}",
@@ -53,6 +58,7 @@ def cure(serial_copy: pd.DataFrame, serial: pd.DataFrame) -> pd.DataFrame:
     """A stream of their own: uploads run one step ahead, so that nothing waits for them and they
     for nothing but the copy engine; downloads wait for their source, but nothing for them."""
     row = same_keys(serial, serial_copy, KEYS)
+    serial, row = serial[row >= 0], row[row >= 0]
     op = serial["op"].to_numpy()
     up = (serial["direction"] == "HtoD").to_numpy()
     return join(
