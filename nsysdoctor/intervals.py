@@ -67,11 +67,15 @@ def gaps(these: Spans, low: int, high: int) -> Spans:
 
 def intersect(left: Spans, right: Spans) -> Spans:
     """Returns the merged intersection of two merged sets."""
-    if not len(left.start) or not len(right.start):
-        return EMPTY
-    bounds = np.unique(np.concatenate((*left, *right)))
-    both = _inside(left, bounds[:-1]) & _inside(right, bounds[:-1])
-    return union(Spans(bounds[:-1][both], bounds[1:][both]))
+    low = np.searchsorted(right.end, left.start, side="right")
+    count = np.maximum(np.searchsorted(right.start, left.end, side="left") - low, 0)
+    mine = np.repeat(np.arange(len(left.start)), count)
+    first = np.repeat(low - (np.cumsum(count) - count), count)
+    other = first + np.arange(len(mine))
+    return Spans(
+        np.maximum(left.start[mine], right.start[other]),
+        np.minimum(left.end[mine], right.end[other]),
+    )
 
 
 def subtract(left: Spans, right: Spans) -> Spans:
@@ -111,9 +115,12 @@ def covered(these: Spans, merged: Spans) -> Ints:
     return covered_before(merged, these.end) - covered_before(merged, these.start)
 
 
-def _inside(merged: Spans, at: Ints) -> npt.NDArray[np.bool_]:
-    index = np.searchsorted(merged.start, at, side="right") - 1
-    return (index >= 0) & (at < merged.end[index])
+def _distinct(*arrays: Ints) -> Ints:
+    """All values of the arrays, sorted and each once; sorting beats hashing on runs of order."""
+    merged = np.sort(np.concatenate(arrays), kind="stable")
+    new = np.ones(len(merged), dtype=bool)
+    new[1:] = merged[1:] != merged[:-1]
+    return np.asarray(merged[new], dtype=np.int64)
 
 
 def innermost(these: Spans, rank: Ints | None = None) -> tuple[Spans, Ints]:
@@ -129,7 +136,7 @@ def innermost(these: Spans, rank: Ints | None = None) -> tuple[Spans, Ints]:
     else:
         order = np.argsort(rank, kind="stable")
     start, end = these.start[order], these.end[order]
-    bounds = np.unique(np.concatenate((start, end)))
+    bounds = _distinct(start, end)
     if count == 0 or len(bounds) < 2:
         return EMPTY, np.empty(0, dtype=np.int64)
     owner = _paint(
@@ -182,7 +189,7 @@ def overlay(left: Spans, right: Spans) -> tuple[Spans, Ints, Ints]:
     """
     if not len(left.start):
         return EMPTY, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    bounds = np.unique(np.concatenate((*left, *right)))
+    bounds = _distinct(*left, *right)
     low, high = bounds[:-1], bounds[1:]
     mine, other = _owner(left, low), _owner(right, low)
     kept = mine >= 0

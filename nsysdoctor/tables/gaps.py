@@ -75,6 +75,7 @@ def gap_causes(
     launch itself. If the call ended before, the operation waited for another one.
     """
     start, end, op = (gaps[c].to_numpy() for c in ("start_ns", "end_ns", "op"))
+    device = gaps["device"].to_numpy()
     call, returned = _calls(op, launches, api)
     late = (call >= 0) & (returned > start)
     host_end = np.where(late, np.minimum(returned, end), start)
@@ -82,12 +83,12 @@ def gap_causes(
     parts = [_rest(Spans(host_end, end), cause, np.where(late, call, -1))]
     if api is not None and thread_states is not None:
         thread = np.where(call >= 0, api["thread"].to_numpy()[call], -1)
-        parts.append(_host_part(Spans(start, host_end), thread, thread_states, api))
+        parts.append(_host_part(Spans(start, host_end), device, thread, thread_states, api))
     pieces = _stack(parts)
     frame = pd.DataFrame(
         {
             "gap": pieces.gap,
-            "device": gaps["device"].to_numpy()[pieces.gap],
+            "device": device[pieces.gap],
             "start_ns": pieces.span.start,
             "end_ns": pieces.span.end,
             "cause": _input_waits(pieces, op, ops, memcpy_rows).astype(np.int8),
@@ -113,37 +114,23 @@ def _calls(
 
 
 def _host_part(
-    late: Spans, thread: Ints, states: dict[int, States], api: pd.DataFrame
+    late: Spans, device: Ints, thread: Ints, states: dict[int, States], api: pd.DataFrame
 ) -> Pieces:
     """What the launching thread did in the late part of each gap; another thread of the process
     where that one only waited for it."""
     found: list[Pieces] = []
-    for code in np.unique(thread[(late.end > late.start) & (thread >= 0)]).tolist():
-        rows = np.flatnonzero((thread == code) & (late.end > late.start))
-        order = rows[np.argsort(late.start[rows], kind="stable")]
-        # Gaps of several devices may overlap in time, but not those that one thread ends late
-        # on one device; a pass per device keeps each set disjoint.
-        for part in _disjoint(order, late):
-            span = Spans(late.start[part], late.end[part])
-            pieces, mine, state = overlay(span, states[code].pieces)
-            cause = _at(states[code].cause, state, CAUSE["host_code"])
-            call = _at(states[code].api, state, -1)
-            own = Pieces(pieces, part[mine], cause, np.full(len(mine), code), call)
-            found.append(_handed_over(own, code, states, api))
+    real = (late.end > late.start) & (thread >= 0)
+    # Gaps of one device are disjoint; those of several may overlap.
+    pairs = pd.DataFrame({"device": device[real], "thread": thread[real]})
+    for (_, code), rows in pairs.groupby(["device", "thread"], sort=True).indices.items():
+        part = np.flatnonzero(real)[rows]
+        span = Spans(late.start[part], late.end[part])
+        pieces, mine, state = overlay(span, states[code].pieces)
+        cause = _at(states[code].cause, state, CAUSE["host_code"])
+        call = _at(states[code].api, state, -1)
+        own = Pieces(pieces, part[mine], cause, np.full(len(mine), code), call)
+        found.append(_handed_over(own, code, states, api))
     return _stack(found)
-
-
-def _disjoint(order: Ints, late: Spans) -> list[Ints]:
-    """Splits rows sorted by start into sets whose intervals do not overlap."""
-    parts: list[Ints] = []
-    left = order
-    while len(left):
-        reach = np.maximum.accumulate(late.end[left])
-        free = np.ones(len(left), dtype=bool)
-        free[1:] = late.start[left][1:] >= reach[:-1]
-        parts.append(left[free])
-        left = left[~free]
-    return parts
 
 
 def _at(values: Ints, index: Ints, default: int) -> Ints:

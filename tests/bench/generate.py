@@ -95,7 +95,8 @@ def generate(kernels: int, path: Path, ranges_per_kernel: float = 5.0) -> None:
 
 
 def _small_tables(db: sqlite3.Connection) -> None:
-    texts = [*NAMES, *(n.split("<")[0].split("(")[0].split("::")[-1] for n in NAMES), *CALLS, *WAITS]
+    short = [n.split("<")[0].split("(")[0].split("::")[-1] for n in NAMES]
+    texts = [*NAMES, *short, *CALLS, *WAITS]
     _insert(db, "StringIds", [range(len(texts)), texts])
     _insert(db, "META_DATA_EXPORT", [
         ["EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"], ["2025.1.3.140-0v0", "3.17.2"],
