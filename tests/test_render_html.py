@@ -159,6 +159,26 @@ def test_thousands_of_findings_stay_small() -> None:
     assert "2,940 more findings" in rest
 
 
+def test_info_stands_apart_and_folded() -> None:
+    findings = [make_finding(title="acting"), make_finding(title="for info", level="info")]
+    text = render_html(make_report(findings=findings), [])
+    assert re.search(r'<details class="card high" open>', text)
+    assert re.search(r'<details class="card info">', text)
+    shown = Page(text).text
+    assert shown.index("acting") < shown.index("For the record") < shown.index("for info")
+    only = Page(render_html(make_report(findings=findings[1:]), [])).text
+    assert "Nothing found that is worth curing." in only
+
+
+def test_facts_without_a_value_are_not_shown() -> None:
+    facts = {"pattern": "", "place": None, "idle_ratio": 0.25, "idle_ns": 1000}
+    text = Page(render_html(make_report(findings=[make_finding(facts=facts)]), [])).text
+    assert "pattern" not in text
+    assert "unknown" not in text.partition("Evidence")[0].partition("Figures")[2]
+    assert "idle share25.0 %" in text
+    assert "idle1.00 µs" in text
+
+
 def test_places_are_offsets_from_the_origin() -> None:
     frames = make_frames(origin_ns=1_732_107_141_551_429_079)
     report = report_of(frames)

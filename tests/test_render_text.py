@@ -236,3 +236,9 @@ def test_cure_that_is_only_code() -> None:
     report = make_report(findings=[make_finding(fix="    a = 1\n    b = 2")])
     assert "a = 1 b = 2" in flat(on_terminal(report))
     assert "a = 1; b = 2" in flat(shown_by(render_markdown(report)))
+
+
+def test_a_cure_that_saves_nothing_says_so() -> None:
+    finding = make_finding(saving_ns=0, saving_low_ns=0, saving_high_ns=0, saving_ratio=0.0)
+    assert words.saving_text(finding) == "no saving"
+    assert words.first_cure(make_report(findings=[finding])) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,14 @@ from nsysdoctor.report import Report
 from nsysdoctor.timeline.payload import CopyPoint, Payload
 from nsysdoctor.units import bytes_text, count_text, ns_text, rate_text
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+SERIES = (
+    "var(--p-compute)", "var(--p-idle-blocking_copy)", "var(--p-copy)", "var(--p-communication)",
+    "var(--p-idle-allocation)", "var(--p-idle-host_code)", "var(--p-memory)",
+    "var(--p-idle-dependency)",
+)  # fmt: skip
 SYMBOLS = {"HtoD": "triangle-right", "DtoH": "triangle-left", "DtoD": "diamond", "PtoP": "square"}
 MEMORY_COLOURS = {
     "pageable": "var(--p-idle-blocking_copy)",
@@ -63,37 +72,53 @@ def _copy_text(point: CopyPoint) -> str:
 
 
 def latency_chart(report: Report, payloads: Sequence[Payload]) -> Chart | None:
-    import plotly.graph_objects as go
-
     known = [payload for payload in payloads if payload.figures.latency_counts]
     if not known:
         return None
     figure = empty_figure("time from the call to its operation", "operations", "x")
-    for payload in known:
-        edges = payload.figures.latency_edges_ns
-        pairs = list(pairwise(edges))
-        figure.add_trace(
-            go.Bar(
-                x=[(low * high) ** 0.5 / 1e9 for low, high in pairs],
-                y=payload.figures.latency_counts,
-                width=[(high - low) * 0.9 / 1e9 for low, high in pairs],
-                name=label(words.trace_label(report, payload.trace), 40),
-                marker={"color": "var(--p-launch)"} if len(known) == 1 else None,
-                hovertext=[
-                    f"{ns_text(low)} to {ns_text(high)}: {count_text(count)}"
-                    for (low, high), count in zip(
-                        pairs, payload.figures.latency_counts, strict=True
-                    )
-                ],
-                hoverinfo="text",
-            )
-        )
+    for place, payload in enumerate(known):
+        name = label(words.trace_label(report, payload.trace), 40)
+        colour = SERIES[place % len(SERIES)]
+        drawn = _latency_bars(payload) if len(known) == 1 else _latency_line(payload, name, colour)
+        figure.add_trace(drawn)
     decades = [10**power for power in range(2, 12)]
     figure.update_xaxes(
         tickvals=[time / 1e9 for time in decades],
         ticktext=["100 ns", "1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s",
                   "100 s"],
     )  # fmt: skip
-    figure.update_layout(barmode="overlay", showlegend=len(known) > 1)
+    figure.update_layout(showlegend=len(known) > 1)
     caption = "Long waits are a full queue, short ones a GPU that starves for work."
     return Chart("latency", "Launch latency", caption, figure)
+
+
+def _latency_bins(payload: Payload) -> tuple[list[float], list[float], list[str]]:
+    """Middle and width of each bin in seconds, and its words."""
+    pairs = list(pairwise(payload.figures.latency_edges_ns))
+    texts = [
+        f"{ns_text(low)} to {ns_text(high)}: {count_text(count)}"
+        for (low, high), count in zip(pairs, payload.figures.latency_counts, strict=True)
+    ]
+    middles = [(low * high) ** 0.5 / 1e9 for low, high in pairs]
+    return middles, [(high - low) * 0.9 / 1e9 for low, high in pairs], texts
+
+
+def _latency_bars(payload: Payload) -> go.Bar:
+    import plotly.graph_objects as go
+
+    middles, widths, texts = _latency_bins(payload)
+    return go.Bar(
+        x=middles, y=payload.figures.latency_counts, width=widths, hovertext=texts,
+        hoverinfo="text", marker={"color": "var(--p-launch)"},
+    )  # fmt: skip
+
+
+def _latency_line(payload: Payload, name: str, colour: str) -> go.Scatter:
+    """Bars of several traces would hide each other; steps do not."""
+    import plotly.graph_objects as go
+
+    middles, _, texts = _latency_bins(payload)
+    return go.Scatter(
+        x=middles, y=payload.figures.latency_counts, mode="lines", name=name, hovertext=texts,
+        hoverinfo="text+name", line={"color": colour, "width": 1.5, "shape": "hvh"},
+    )  # fmt: skip

@@ -174,7 +174,8 @@ def _kernel_heads(report: Report) -> list[Head]:
 
 
 def _fact_label(name: str) -> str:
-    stem = re.sub(r"_(ns|ratio|count|bytes_per_s|flops_per_s)$", "", name)
+    stem = re.sub(r"_(ns|count|bytes_per_s|flops_per_s)$", "", name)
+    stem = re.sub(r"_ratio$", "_share", stem)
     return stem.replace("_", " ")
 
 
@@ -222,7 +223,8 @@ def _context(report: Report, payloads: Sequence[Payload]) -> Iterator[tuple[str,
     yield "utilization", words.utilization_text(report)
     yield "cure", words.cure_headline(report)
     yield "window", words.window_text(report)
-    yield "findings", report.findings
+    yield "acting", words.to_act_on(report.findings)
+    yield "record", [finding for finding in report.findings if finding.level == "info"]
     yield "card_limit", CARDS
     yield "row_limit", ROWS
     yield "evidence_limit", EVIDENCE

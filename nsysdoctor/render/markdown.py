@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 
@@ -105,4 +106,4 @@ def render_markdown(report: Report, *, top: int = 5) -> str:
     best = words.first_cure(report)
     lines += _example(best) if best is not None else ()
     lines += ["", *_limits(report), "", f"{literal(words.window_text(report))}."]
-    return "\n".join(lines) + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"

@@ -92,6 +92,8 @@ def saving_text(finding: Finding) -> str:
     """Returns `up to 812 ms (19.3 %)`, or says that the cure has no price."""
     if finding.saving_ns is None:
         return "not priced"
+    if finding.saving_ns <= 0:
+        return "no saving"
     share = "" if finding.saving_ratio is None else f" ({ratio_text(finding.saving_ratio)})"
     return f"up to {ns_text(finding.saving_ns)}{share}"
 

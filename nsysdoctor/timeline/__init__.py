@@ -56,11 +56,11 @@ def timeline_payload(
     """
     budget = budget or max(20_000, BUDGET // max(1, len(report.traces)))
     names, shapes = Names([], []), list[str]()
-    rows = list(stream_rows(tables, names, shapes))
+    mine = [device.device for device in report.devices if device.trace == trace]
+    rows = list(stream_rows(tables, names, shapes, mine))
     hosts, left_out = host_rows(tables, names)
     rows += hosts
-    shown_devices = [device.device for device in report.devices if device.trace == trace]
-    devices = list(device_rows(tables, shown_devices))
+    devices = list(device_rows(tables, mine))
     origin, end = _bounds(rows, devices)
     found = figures(tables, origin)
     windows = _windows(rows, report, trace, found, budget, (origin, end))
@@ -68,7 +68,7 @@ def timeline_payload(
     tracks = [_device_track(row, windows, origin, budget) for row in devices]
     tracks += [_track(row, kept, origin) for row, kept in zip(rows, shown, strict=True)]
     tracks, full, short = _renamed(tracks, names)
-    notes = [*_merge_notes(rows, shown), *_omission_notes(tables, rows, left_out)]
+    notes = [*_merge_notes(rows, shown), *_omission_notes(tables, rows, mine, left_out)]
     label = report.traces[trace].path if trace < len(report.traces) else ""
     return Payload(
         trace, label, origin, end - origin, full, short, shapes, _by_place(tracks), found, notes
@@ -235,10 +235,12 @@ def _merge_notes(rows: Sequence[Row], shown: Sequence[Items]) -> list[str]:
     ]
 
 
-def _omission_notes(tables: Tables, rows: Sequence[Row], threads: int) -> list[str]:
+def _omission_notes(
+    tables: Tables, rows: Sequence[Row], devices: list[int], threads: int
+) -> list[str]:
     notes = []
     ops = optional(tables, "ops")
-    lanes = 0 if ops is None else int(ops["lane"].nunique())
+    lanes = 0 if ops is None else int(ops.loc[ops["device"].isin(devices), "lane"].nunique())
     hidden = lanes - sum(row.kind == "stream" for row in rows)
     if hidden > 0:
         notes.append(f"{count_text(hidden)} streams with the least work are left out.")

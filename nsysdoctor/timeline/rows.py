@@ -144,8 +144,10 @@ def moved_bytes(tables: Tables, ops: pd.DataFrame) -> Ints:
     return moved
 
 
-def stream_rows(tables: Tables, names: Names, shapes: list[str]) -> Iterator[Row]:
-    """Yields a row per stream of each device, busiest streams first kept, in order of stream."""
+def stream_rows(
+    tables: Tables, names: Names, shapes: list[str], devices: list[int]
+) -> Iterator[Row]:
+    """Yields a row per stream of the devices; of many streams the busiest, in order of stream."""
     ops, known = optional(tables, "ops"), optional(tables, "names")
     if ops is None or known is None or not len(ops):
         return
@@ -166,6 +168,7 @@ def stream_rows(tables: Tables, names: Names, shapes: list[str]) -> Iterator[Row
     busy = frame.groupby("lane", sort=True)["busy"].sum()
     rows_of = frame.groupby("lane", sort=True).indices
     place = ops.drop_duplicates("lane").set_index("lane")
+    place = place[place["device"].isin(devices)]
     for lane in _busiest_lanes(place, busy):
         rows = rows_of[lane]
         where = place.loc[lane]
