@@ -102,6 +102,12 @@ class Trace:
     def _read(self, source: Source) -> pd.DataFrame:
         rows = self.export.read(source)
         self._rows[source.name] = rows
+        if not len(rows.frame):
+            # Exports with all tables hold empty ones for what was not recorded.
+            raise MissingTableError(
+                f"the trace holds no usable rows in {self.export.table_of(source)}",
+                f"record with {source.flag}" if source.flag else "export with a newer nsys",
+            )
         return rows.frame
 
 

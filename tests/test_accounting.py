@@ -417,7 +417,7 @@ FIRST = "0 5us host cudaLaunchKernel -> 10us 1ms s7 kernel gemm"
             {"unknown": 3990},
         ),
         (
-            """20us   5us    host  cudaLaunchKernel -> 5ms 1ms s20 kernel ncclDevKernel_AllReduce""",
+            """20us   5us    host  cudaLaunchKernel -> 5ms 1ms s20 kernel ncclDevKernel_X""",
             {"communication": 3990},
         ),
         (

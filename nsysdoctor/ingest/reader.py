@@ -84,17 +84,22 @@ class Export:
             return Rows(pd.DataFrame({n: np.empty(0, k) for n, k in kinds.items()}), {}, 0)
 
     def strings(self) -> pd.Series[str]:
-        """Returns the StringIds table: text by id, cut after 4,096 characters."""
+        """Returns the StringIds table: text by id, cut after 4,096 characters.
+
+        Of several texts with one id the first counts; ids that are no numbers have none.
+        """
         if "StringIds" not in self.tables:
             return pd.Series([], index=pd.Index([], dtype="int64"), dtype=object)
         arrow = self._arrow(
-            f"SELECT id, CAST(substr(value, 1, {NAME_LIMIT}) AS BLOB) AS value FROM StringIds"
+            f"SELECT id, CAST(substr(value, 1, {NAME_LIMIT}) AS BLOB) AS value FROM StringIds "
+            "WHERE typeof(id) = 'integer'"
         )
-        return pd.Series(
+        found = pd.Series(
             _decoded(arrow.column("value")),
             index=pd.Index(arrow.column("id").to_numpy(), dtype="int64"),
             dtype=object,
         )
+        return found[~found.index.duplicated()]
 
     def metadata(self) -> dict[str, str]:
         """Returns the export's own version facts; never the capture's environment or command."""

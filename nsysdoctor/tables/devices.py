@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,9 @@ def _mapped(pairs: pd.DataFrame, cuda_device_rows: pd.DataFrame | None) -> Ints:
 
 
 def _free(used: Iterable[int]) -> int:
-    return max(used, default=-1) + 1
+    """The first number that no device has; ordinals may be anything, so no maximum plus one."""
+    taken = frozenset(used)
+    return next(number for number in count() if number not in taken)
 
 
 @table
