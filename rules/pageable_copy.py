@@ -18,7 +18,7 @@ NEAR_NS = 200_000
 
 KEYS = ["device", "direction", "when"]
 ALIKE = ["device", "direction", "bytes"]
-_WHEN = ("in the loop", "in the loop, too small to matter alone,", "outside the steady steps")
+_WHEN = ("in the loop", "in the loop, for which other streams pause,", "outside the steady steps")
 LOOP, SMALL, ONCE = range(3)
 
 
