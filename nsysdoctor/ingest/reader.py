@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
+from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.schema import MARKS, Column, Source
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ BATCH_ROWS = 65_536
 NAME_LIMIT = 4_096
 """Characters kept of a name; exports hold names of up to 273 kB."""
 
-_HEADER = b"SQLite format 3\x00"
 _FAR_NS = 1 << 62
-_RECORD = "record with: nsys profile --trace=cuda,nvtx,osrt -o run python train.py"
+_LONGEST_NS = 100 * 86_400 * 10**9
+"""No capture lasts a hundred days."""
+
 
 
 @dataclass(frozen=True)
@@ -131,27 +133,30 @@ class Export:
         ):
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": BATCH_ROWS})
             cursor.execute(sql)
-            return cursor.fetch_arrow_table()
+            reader = cursor.fetch_record_batch()
+            batches = [_with_dictionaries(batch) for batch in reader]
+            return _table(batches, reader.schema)
 
 
 def open_export(path: Path) -> Export:
     """Returns the export at `path`, checked and opened read-only; nothing is ever written to it.
 
     Raises UnreadableTraceError for a missing, foreign, cut-off or corrupt file. An export with a
-    live write-ahead log beside it is read from a copy, since reading it in place would write.
+    live log beside it is read from a copy with its log, since reading it in place would write.
     """
-    _check_kind(path)
-    log = path.with_name(path.name + "-wal")
+    check_kind(path)
+    real = path.resolve()
+    logs = live_logs(real)
     copy = None
-    if log.exists() and log.stat().st_size > 0:
+    if logs:
         copy = tempfile.TemporaryDirectory(prefix="nsysdoctor-")
-        target = Path(copy.name) / "run.sqlite"
-        shutil.copyfile(path, target)
-        shutil.copyfile(log, target.with_name("run.sqlite-wal"))
+        target = Path(copy.name) / real.name
+        for source in (real, *logs):
+            shutil.copyfile(source, target.with_name(source.name))
         uri = f"file:{quote(str(target))}"
     else:
-        _check_length(path)
-        uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        check_length(path)
+        uri = f"file:{quote(str(real))}?mode=ro&immutable=1"
     tables = _tables(uri, path)
     if not MARKS & tables.keys():
         raise UnreadableTraceError(
@@ -159,45 +164,6 @@ def open_export(path: Path) -> Export:
             "export a report with: nsys export --type sqlite run.nsys-rep",
         )
     return Export(path, uri, tables, copy)
-
-
-def _check_kind(path: Path) -> None:
-    if not path.exists():
-        raise UnreadableTraceError(f"{path} does not exist", "check the path")
-    if path.is_dir():
-        raise UnreadableTraceError(f"{path} is a folder", "name the .sqlite file inside it")
-    try:
-        with path.open("rb") as file:
-            head = file.read(16)
-    except PermissionError as error:
-        raise UnreadableTraceError(f"{path} may not be read", "check its permissions") from error
-    if path.suffix in {".nsys-rep", ".qdrep"}:
-        raise UnreadableTraceError(
-            f"{path} is an nsys report, not an export",
-            f"run: nsys export --type sqlite {path}",
-        )
-    if head != _HEADER:
-        what = "is empty" if not head else "is not an SQLite file"
-        raise UnreadableTraceError(
-            f"{path} {what}", "export a report with: nsys export --type sqlite run.nsys-rep"
-        )
-
-
-def _check_length(path: Path) -> None:
-    """SQLite answers from a file cut at a page boundary without complaint; the header tells."""
-    with path.open("rb") as file:
-        head = file.read(100)
-    size = path.stat().st_size
-    page = int.from_bytes(head[16:18], "big")
-    page = 65_536 if page == 1 else page
-    pages = int.from_bytes(head[28:32], "big")
-    header_is_current = head[24:28] == head[92:96]
-    whole = page * pages if header_is_current and pages else size
-    if len(head) < 100 or page < 512 or size % page or size < whole:
-        raise UnreadableTraceError(
-            f"{path} is cut off or corrupt: {size:,} bytes of {whole:,}",
-            "copy or export it again",
-        )
 
 
 def _tables(uri: str, path: Path) -> dict[str, tuple[str, ...]]:
@@ -277,20 +243,47 @@ def _where(source: Source, present: tuple[str, ...]) -> str:
     return source.where[1]
 
 
+def _with_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its texts encoded: an export repeats few texts very often."""
+    import pyarrow as pa
+
+    columns = [c.dictionary_encode() if pa.types.is_binary(c.type) else c for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    if not batches:
+        return schema.empty_table()
+    return pa.Table.from_batches(batches).unify_dictionaries()
+
+
 def _frame(arrow: pa.Table, columns: tuple[Column, ...]) -> pd.DataFrame:
     data: dict[str, object] = {}
     for column in columns:
         values = arrow.column(column.name)
         if column.kind == "text":
-            data[column.name] = np.array(_decoded(values), dtype=object)
+            data[column.name] = _decoded(values)
         else:
             data[column.name] = values.to_numpy().astype("int64", copy=False)
     return pd.DataFrame(data)
 
 
-def _decoded(values: pa.ChunkedArray) -> list[str]:
-    raw = values.to_pylist()
-    return ["" if v is None else bytes(v).decode("utf-8", "replace") for v in raw]
+def _decoded(values: pa.ChunkedArray) -> pd.Categorical:
+    """Texts as categories, decoded once each; NULL and missing texts are empty."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(values.type):
+        return pd.Categorical.from_codes(np.zeros(len(values), dtype=np.int32), categories=[""])
+    whole = values.combine_chunks()
+    raw = whole.dictionary.to_pylist()
+    texts = np.array([bytes(v).decode("utf-8", "replace") for v in raw] + [""], dtype=object)
+    distinct, place = np.unique(texts.astype(str), return_inverse=True)
+    code = whole.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)
+    return pd.Categorical.from_codes(
+        place[code].astype(np.int32), categories=pd.Index(distinct.astype(object))
+    )
 
 
 def _drop_impossible(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -301,13 +294,16 @@ def _drop_impossible(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]
     open_end = end == -(1 << 63)
     never = (start == 0) & (end == 0)
     far = (end >= _FAR_NS) | (start >= _FAR_NS) | (start <= -_FAR_NS)
-    backwards = ~open_end & ~never & ~far & (end < start)
+    sound = ~open_end & ~never & ~far
+    backwards = sound & (end < start)
+    endless = sound & (end - np.where(sound, start, end) > _LONGEST_NS)
     reasons = {
         "start and end are 0": never,
         "a time beyond any capture": far,
         "end before start": backwards,
+        "longer than any capture": endless,
     }
     dropped = {reason: int(rows.sum()) for reason, rows in reasons.items() if rows.any()}
     if not dropped:
         return frame, {}
-    return frame[~(never | far | backwards)].reset_index(drop=True), dropped
+    return frame[~(never | far | backwards | endless)].reset_index(drop=True), dropped

@@ -15,26 +15,32 @@ _DOMAIN = 75
 
 
 @table
-def range_names(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.DataFrame:
-    """Returns the distinct texts of ranges: text. `ranges.text` is the row number.
+def range_text(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.Categorical:
+    """Returns the text of every row of `nvtx_rows`, its categories sorted.
 
     A plain C string is stored in the row, a registered one in StringIds; one of them is set.
     """
-    return pd.DataFrame({"text": np.unique(_texts(nvtx_rows, strings).astype(str))}).astype(object)
+    own = nvtx_rows["text"].cat
+    ids, code = np.unique(nvtx_rows["text_id"].to_numpy(), return_inverse=True)
+    registered = strings.reindex(ids).fillna("").astype(str).to_numpy(dtype=object)
+    texts = np.concatenate([own.categories.to_numpy(dtype=object), registered])
+    distinct, place = np.unique(texts.astype(str), return_inverse=True)
+    empty = (own.categories == "")[own.codes.to_numpy()]
+    chosen = np.where(empty, len(own.categories) + code, own.codes.to_numpy())
+    used, codes = np.unique(place[chosen], return_inverse=True)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(distinct[used].astype(object)))
 
 
-def _texts(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> np.ndarray:
-    text = nvtx_rows["text"].to_numpy(dtype=object)
-    registered = strings.reindex(nvtx_rows["text_id"]).fillna("").to_numpy(dtype=object)
-    texts: np.ndarray = np.where(text == "", registered, text)
-    return texts
+@table
+def range_names(range_text: pd.Categorical) -> pd.DataFrame:
+    """Returns the distinct texts of ranges: text. `ranges.text` is the row number."""
+    return pd.DataFrame({"text": np.asarray(range_text.categories, dtype=object)})
 
 
 @table
 def ranges(
     nvtx_rows: pd.DataFrame,
-    strings: pd.Series[str],
-    range_names: pd.DataFrame,
+    range_text: pd.Categorical,
     threads: pd.DataFrame,
     activity: pd.DataFrame,
 ) -> pd.DataFrame:
@@ -47,42 +53,49 @@ def ranges(
     kind = nvtx_rows["event_type"].to_numpy()
     mine = np.isin(kind, _PUSH_POP + _START_END)
     rows = nvtx_rows[mine]
-    texts = _texts(rows, strings)
     end = rows["end_ns"].to_numpy().copy()
     still_open = end == _OPEN
     last = int(activity["end_ns"].max()) if len(activity) else 0
     end[still_open] = np.maximum(rows["start_ns"].to_numpy(), last)[still_open]
-    domain = _domains(nvtx_rows, strings)
-    pid = rows["global_tid"].to_numpy() >> 24
+    thread = thread_code(threads, rows["global_tid"])
+    order = np.lexsort(
+        [range_text.codes[mine], -end, rows["start_ns"].to_numpy(), thread]
+    )
+    order = order[thread[order] >= 0]
     found = pd.DataFrame(
         {
-            "thread": thread_code(threads, rows["global_tid"]),
+            "thread": thread,
             "start_ns": rows["start_ns"].to_numpy(),
             "end_ns": end,
-            "text": np.searchsorted(range_names["text"].to_numpy(dtype=str), texts.astype(str)),
-            "domain": [
-                domain.get(k, "")
-                for k in zip(pid.tolist(), rows["domain"].tolist(), strict=True)
-            ],
+            "text": range_text.codes[mine].astype(np.int64),
+            "domain": _domains(nvtx_rows, range_text, mine),
             "pushed": np.isin(kind[mine], _PUSH_POP),
             "open": still_open,
         }
-    )
-    found = found[found["thread"] >= 0].sort_values(
-        ["thread", "start_ns", "end_ns", "text"], ascending=[True, True, False, True],
-        kind="stable", ignore_index=True,
-    )  # fmt: skip
+    ).iloc[order].reset_index(drop=True)
     found["process"] = threads["process"].to_numpy()[found["thread"].to_numpy()]
     found["depth"] = _depth(found)
     return found
 
 
-def _domains(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> dict[tuple[int, int], str]:
-    """Domain names by (process, id): ids are unique per process only."""
-    rows = nvtx_rows[nvtx_rows["event_type"] == _DOMAIN]
-    texts = _texts(rows, strings)
-    pids = (rows["global_tid"].to_numpy() >> 24).tolist()
-    return dict(zip(zip(pids, rows["domain"].tolist(), strict=True), texts, strict=True))
+def _domains(
+    nvtx_rows: pd.DataFrame, range_text: pd.Categorical, mine: np.ndarray
+) -> pd.Categorical:
+    """The domain's name of each chosen row; domain ids are unique per process only."""
+    pid = nvtx_rows["global_tid"].to_numpy() >> 24
+    keys = pd.DataFrame({"pid": pid, "domain": nvtx_rows["domain"].to_numpy()})
+    made = (nvtx_rows["event_type"] == _DOMAIN).to_numpy()
+    known = keys[made].assign(name=np.asarray(range_text[made], dtype=object))
+    known = known.drop_duplicates(["pid", "domain"], keep="last")
+    asked = keys[mine].groupby(["pid", "domain"], sort=True)
+    pairs = pd.DataFrame(list(asked.groups), columns=["pid", "domain"])
+    names = pairs.merge(known, "left", ["pid", "domain"])["name"].fillna("").astype(str)
+    distinct, code = np.unique(names.to_numpy(dtype=str), return_inverse=True)
+    if not len(pairs):
+        return pd.Categorical.from_codes(np.empty(0, dtype=np.int8), categories=[])
+    return pd.Categorical.from_codes(
+        code[asked.ngroup().to_numpy()], categories=pd.Index(distinct.astype(object))
+    )
 
 
 def _depth(ranges: pd.DataFrame) -> Ints:
