@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from nsysdoctor.baseline import make_baseline
+from nsysdoctor.baseline import make_baseline, read_baseline
 from nsysdoctor.errors import UsageError
 from nsysdoctor.gate import judge
 from nsysdoctor.limits import DeviceLimits, Limits, MetricLimit, Waiver, with_min_utilization
@@ -449,3 +451,34 @@ def test_another_tool_version_is_noted() -> None:
 def test_nothing_to_judge() -> None:
     with pytest.raises(UsageError):
         judge([], None, with_min_utilization(NONE, 0.5))
+
+
+loops = st.builds(
+    Loop,
+    steps=st.integers(1, 40),
+    kernel_ns=st.floats(1_000, 1e9),
+    idle_ns=st.floats(0, 1e9),
+    jitter=st.floats(0, 0.2),
+    correlation=st.floats(0, 0.9),
+    synchronizations=st.integers(0, 50),
+    devices=st.integers(1, 3),
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(loops, st.integers(1, 4))
+def test_the_same_runs_always_pass(loop: Loop, count: int) -> None:
+    reports = [run(seed, loop) for seed in range(count)]
+    verdict = judge(reports, read_baseline(make_baseline(reports).to_json()), NONE)
+    assert verdict.answer == "pass"
+    assert {line.state for line in verdict.lines} == {"passed"}
+
+
+@settings(max_examples=20, deadline=None)
+@given(loops, loops)
+def test_no_change_fails_both_ways(one: Loop, other: Loop) -> None:
+    """What lost utilization one way gained it the other way round."""
+    before, now = runs(3, 0, **vars(one)), runs(3, 9, **{**vars(other), "devices": one.devices})
+    there = held(before, now)
+    back = held(now, before)
+    assert not (there.answer == "fail" and back.answer == "fail")
