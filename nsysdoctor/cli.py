@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nsysdoctor import __version__
-from nsysdoctor.errors import NsysDoctorError
+from nsysdoctor.errors import NsysDoctorError, UsageError
 
 app = typer.Typer(
     name="nsysdoctor",
@@ -51,18 +51,40 @@ def main() -> None:
     """Runs the command line; errors meant for users end with exit status 2, no traceback."""
     from nsysdoctor.commands import register
 
-    register(app)
+    if not app.registered_commands:
+        register(app)
     try:
-        app()
+        sys.exit(_run())
     except NsysDoctorError as error:
         if os.environ.get("NSYSDOCTOR_DEBUG"):
             raise
         complain(error)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("nsysdoctor: stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output went away, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _run() -> int:
+    """Runs the command that was typed and returns its exit status.
+
+    Raises UsageError, with the command's help as the hint, for options that cannot be meant.
+    """
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever it lives
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error, file=sys.stderr)
+            return 2
+        raise _as_ours(error) from error
+
+
+def _as_ours(error: Any) -> UsageError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "nsysdoctor"
+    return UsageError(error.format_message(), f"see: {command} --help")
