@@ -30,6 +30,8 @@ class Change(IntEnum):
     """No operation waits for this one any more; its stream goes on without it."""
     LAUNCH_NS = 6
     """The operation starts `ns` after the start of its launching call, its turn permitting."""
+    STREAM_NS = 7
+    """The operation starts `ns` after the one before it on its stream, its launch permitting."""
     FREE_ENGINE = 7
     """The copy waits for no other copy of its direction; the next one waits for those before."""
     UNSEEN = 8

@@ -124,6 +124,7 @@ _LAG_OF = {
     Change.OUTSIDE_NS: Kind.OUTSIDE,
     Change.OP_NS: Kind.RUN,
     Change.LAUNCH_NS: Kind.LAUNCH,
+    Change.STREAM_NS: Kind.STREAM,
 }
 
 

@@ -47,13 +47,14 @@ def drains(
     read_backs: pd.DataFrame,
     host_pauses: pd.DataFrame,
     input_waits: pd.DataFrame,
+    slow_graphs: pd.DataFrame,
     ops: pd.DataFrame,
     gaps: pd.DataFrame,
     window: pd.DataFrame,
     thread_labels: list[str],
 ) -> pd.DataFrame:
     """Returns the calls of the window that wait for the device: synchronisations and small
-    blocking read-backs, without those behind which input or the host's own code is what binds.
+    blocking read-backs, without those behind which something else is what binds.
 
     Columns: call (row of `host_calls`), api, sync (bool), thread (label), code (its row in
     `threads`), device, start_ns, end_ns, gap (row of the gap that opened at the wait, -1 none).
@@ -77,7 +78,7 @@ def drains(
     )
     found = found[found["device"] >= 0].reset_index(drop=True)
     found = found.assign(gap=_gap_behind(found, gaps))
-    late = pd.concat([host_pauses, input_waits])
+    late = pd.concat([host_pauses, input_waits, slow_graphs])
     kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
     return found[kept].reset_index(drop=True)
 
@@ -90,7 +91,7 @@ def _held_elsewhere(
     late: pd.DataFrame,
 ) -> np.ndarray:
     """Waits behind which something else holds the device up for most of the hole: input that is
-    not there, or the code of a host that binds.
+    not there, the code of a host that binds, or a graph launch that takes too long.
 
     The waits between two pieces of work that a chain submits share the hole behind them.
     """
