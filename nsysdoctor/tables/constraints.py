@@ -12,10 +12,12 @@ from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.turns import Turns, previous
 from nsysdoctor.tables.waiting import Waiting
+from nsysdoctor.verbs import SUBMITS
 
 _LAUNCH_NS = 10_000
 _STREAM_NS = 2_000
 _SEEN_NS = 5_000
+_HELD_NS = 20_000
 _SLACK_NS = 3_000
 """A start this much later than launch and stream explain was waiting for something else."""
 
@@ -88,7 +90,7 @@ def _op_wishes(
     has_call, has_before = links.call >= 0, links.before >= 0
     latency = np.where(has_call, start - called, 0)
     pause = np.where(has_before, start - end[np.maximum(links.before, 0)], -1)
-    launch_ns = _usual(latency[has_call], _LAUNCH_NS)
+    launch_ns = _usual(latency[has_call], _LAUNCH_NS) + _held_up(api, links.call, waiting, latency)
     stream_ns = _usual(pause[pause >= 0], _STREAM_NS)
     never = np.iinfo(np.int64).min
     promised = np.maximum.reduce(
@@ -102,7 +104,7 @@ def _op_wishes(
     return [
         Wish(
             _node(nodes.call_start, links.call), nodes.op_start,
-            np.full(len(ops), launch_ns), Kind.LAUNCH, row,
+            launch_ns, Kind.LAUNCH, row,
         ),
         Wish(
             _node(nodes.op_end, links.before), nodes.op_start,
@@ -125,6 +127,21 @@ def _op_wishes(
             np.full(len(waiting.event_op), stream_ns), Kind.EVENT, waiting.event_waiter,
         ),
     ]  # fmt: skip
+
+
+def _held_up(api: pd.DataFrame, call: Ints, waiting: Waiting, latency: Ints) -> Ints:
+    """How much longer than usual the call of each operation was held up before it submitted, by
+    a lock or by loading code: its excess, where the operation starts that late at least."""
+    held = np.zeros(len(call), dtype=np.int64)
+    launching = np.isin(api["verb"], [int(v) for v in SUBMITS]) & ~waiting.blocks
+    length = (api["end_ns"] - api["start_ns"]).to_numpy()
+    usual = pd.Series(length).groupby(api["verb"].to_numpy()).transform("median").to_numpy()
+    excess = np.where(launching, length - usual, 0).astype(np.int64)
+    rows = np.flatnonzero(call >= 0)
+    mine = excess[call[rows]]
+    late = (mine > _HELD_NS) & (latency[rows] >= mine)
+    held[rows[late]] = mine[late]
+    return held
 
 
 def _run_wishes(ops: pd.DataFrame, nodes: Nodes, collectives: pd.DataFrame) -> list[Wish]:
