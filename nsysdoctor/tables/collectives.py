@@ -54,3 +54,31 @@ def _meetings(found: pd.DataFrame) -> Ints:
     )
     meeting[order] = np.where(real, group, -1)
     return meeting
+
+
+@table
+def rank_groups(devices: pd.DataFrame, collectives: pd.DataFrame) -> pd.DataFrame:
+    """Returns which devices work together: device, group (code), label (GPU 0, GPUs 0 to 3).
+
+    Devices whose collectives meet are one group: what slows one down slows all of them.
+    """
+    found = devices[["device"]].sort_values("device", ignore_index=True)
+    group = {device: device for device in found["device"].tolist()}
+    met = collectives[collectives["meeting"] >= 0][["meeting", "device"]].drop_duplicates()
+    first = met.groupby("meeting")["device"].transform("min")
+    pairs = pd.DataFrame({"one": first, "other": met["device"]}).drop_duplicates()
+    for one, other in pairs.itertuples(index=False):
+        low, high = sorted((group[one], group[other]))
+        group = {d: low if g == high else g for d, g in group.items()}
+    found["group"] = pd.factorize(found["device"].map(group))[0]
+    labels = found.groupby("group", sort=True)["device"].agg(lambda d: gpus_text(d.tolist()))
+    return found.assign(label=found["group"].map(labels))
+
+
+def gpus_text(devices: list[int]) -> str:
+    """Returns the devices in words, given in order."""
+    if len(devices) == 1:
+        return f"GPU {devices[0]}"
+    if len(devices) > 2 and devices[-1] - devices[0] == len(devices) - 1:
+        return f"GPUs {devices[0]} to {devices[-1]}"
+    return "GPUs " + ", ".join(str(device) for device in devices)
