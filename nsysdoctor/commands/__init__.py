@@ -7,7 +7,12 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Adds every command to the application."""
-    from nsysdoctor.commands import report, rules
+    from nsysdoctor.commands import diff, export, gate, history, report, rules
 
     app.command("report")(report.report)
+    app.command("gate")(gate.gate)
+    app.add_typer(gate.baseline_app, name="baseline")
+    app.command("diff")(diff.diff)
     app.add_typer(rules.app, name="rules")
+    app.command("export")(export.export)
+    app.add_typer(history.app, name="history")

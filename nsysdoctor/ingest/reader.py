@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +15,10 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
+from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.schema import MARKS, Column, Source
+from nsysdoctor.ingest.scratch import Scratch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ class Export:
     path: Path
     uri: str
     tables: dict[str, tuple[str, ...]]
-    _copy: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
+    _copy: Scratch | None = field(default=None, repr=False)
 
     def table_of(self, source: Source) -> str | None:
         """Returns the name of the first table of the source that exists, else None."""
@@ -144,13 +145,17 @@ def open_export(path: Path) -> Export:
     Raises UnreadableTraceError for a missing, foreign, cut-off or corrupt file. An export with a
     live log beside it is read from a copy with its log, since reading it in place would write.
     """
+    if path.suffix in REPORT_SUFFIXES and path.is_file():
+        target, folder = exported(path)
+        return Export(path, f"file:{quote(str(target))}?mode=ro&immutable=1",
+                      _tables(f"file:{quote(str(target))}?mode=ro", path), folder)  # fmt: skip
     check_kind(path)
     real = path.resolve()
     logs = live_logs(real)
     copy = None
     if logs:
-        copy = tempfile.TemporaryDirectory(prefix="nsysdoctor-")
-        target = Path(copy.name) / real.name
+        copy = Scratch()
+        target = copy.path / real.name
         for source in (real, *logs):
             shutil.copyfile(source, target.with_name(source.name))
         uri = f"file:{quote(str(target))}"
