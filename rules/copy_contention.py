@@ -8,9 +8,9 @@ import pandas as pd
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.turns import Turns
 from nsysdoctor.tables.constraints import Links
 from nsysdoctor.tables.transfer import same_keys
+from nsysdoctor.tables.turns import Turns
 
 KEYS = ["device", "direction"]
 _NEAR_NS = 5_000
@@ -45,7 +45,7 @@ def queued(
     ready = np.maximum(np.where(copies["api"] >= 0, called + _LAUNCH_NS, start[op]), free)
     found = copies.assign(ready_ns=ready, queued_ns=start[op] - ready)
     mine = loop_copies & copies["direction"].isin(_BUS).to_numpy() & (engine >= 0)
-    mine &= (ops["lane"].to_numpy()[engine] != ops["lane"].to_numpy()[op])
+    mine &= ops["lane"].to_numpy()[engine] != ops["lane"].to_numpy()[op]
     mine &= (start[op] >= end[engine]) & (start[op] - end[engine] <= _NEAR_NS)
     length = end[op] - start[op]
     mine &= found["queued_ns"].to_numpy() >= np.maximum(min_ns, length)

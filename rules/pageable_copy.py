@@ -16,9 +16,10 @@ CALL_NS = 5_000
 NEAR_NS = 200_000
 """Streams that work this shortly before and after a copy, but not beside it, pause for it."""
 
-KEYS = ["device", "direction", "when"]
+KEYS = ["where", "way", "when"]
 ALIKE = ["device", "direction", "bytes"]
 _WHEN = ("in the loop", "in the loop, for which other streams pause,", "outside the steady steps")
+_WHICH = ("", "small ", "one-off ")
 LOOP, SMALL, ONCE = range(3)
 
 
@@ -28,9 +29,10 @@ def blocked(
 ) -> pd.DataFrame:
     """Returns the copies that block although their call is asynchronous.
 
-    Columns as in `copies` and `when`: LOOP for those of the steps, SMALL for small downloads of
+    Columns as in `copies`, and `when`: LOOP for those of the steps, SMALL for small downloads of
     the steps for which other streams pause, ONCE for those before, between or after the steps
-    that no step repeats.
+    that no step repeats; `where` and `way`, the device and direction, or -1 and all directions
+    for ONCE.
     """
     require_kinds(copies)
     mine = (copies["pageable"] & copies["async_call"]).to_numpy()
@@ -41,7 +43,12 @@ def blocked(
     when[np.flatnonzero(small)[_paused_for(copies[small], ops)]] = SMALL
     found = copies.assign(when=when)[when >= 0]
     repeated = found[found["when"] == LOOP].drop_duplicates(ALIKE)
-    return found[(found["when"] != ONCE) | (same_keys(found, repeated, ALIKE) < 0)]
+    found = found[(found["when"] != ONCE) | (same_keys(found, repeated, ALIKE) < 0)]
+    once = found["when"] == ONCE
+    ways = " and ".join(sorted(found.loc[once, "direction"].unique(), reverse=True))
+    return found.assign(
+        where=found["device"].mask(once, -1), way=found["direction"].mask(once, ways)
+    )
 
 
 def _paused_for(small: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
@@ -65,14 +72,16 @@ def _paused_for(small: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
 
 @table
 def pageable_copy(blocked: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per device, direction and kind of place: subject, device, direction, when,
-    place (words), count, bytes, rate_bytes_per_s, blocked_ns, level (info for copies outside the
-    steps)."""
+    """Returns a row per device and direction, another for small downloads, and one (info) for all
+    copies outside the steps: subject, device, direction, where, way, when, place (words), count,
+    bytes, rate_bytes_per_s, blocked_ns, level."""
     rows = [
         {
-            "subject": _subject(device, direction, when),
-            "device": device,
-            "direction": direction,
+            "subject": f"{_WHICH[when]}{way}{f' on GPU {where}' if where >= 0 else ''}",
+            "device": where,
+            "direction": way,
+            "where": where,
+            "way": way,
             "when": when,
             "place": _WHEN[when],
             "count": len(mine),
@@ -81,14 +90,9 @@ def pageable_copy(blocked: pd.DataFrame) -> pd.DataFrame:
             "blocked_ns": int((mine["returned_ns"] - mine["called_ns"]).sum()),
             "level": "info" if when == ONCE else "",
         }
-        for (device, direction, when), mine in blocked.groupby(KEYS, sort=True)
+        for (where, way, when), mine in blocked.groupby(KEYS, sort=True)
     ]
     return pd.DataFrame(rows)
-
-
-def _subject(device: int, direction: str, when: int) -> str:
-    which = {LOOP: "", SMALL: "small ", ONCE: "one-off "}[when]
-    return f"{which}{direction} on GPU {device}"
 
 
 def cure(

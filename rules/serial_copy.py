@@ -26,9 +26,7 @@ def serial(copies: pd.DataFrame, loop_copies: np.ndarray) -> pd.DataFrame:
 
 
 @table
-def serial_copy(
-    serial: pd.DataFrame, window: pd.DataFrame, *, min_ratio: float
-) -> pd.DataFrame:
+def serial_copy(serial: pd.DataFrame, window: pd.DataFrame, *, min_ratio: float) -> pd.DataFrame:
     """Returns a row per device and direction whose copies keep the device from computing for at
     least `min_ratio` of the window: subject, device, direction, count, bytes,
     rate_bytes_per_s, exposed_ns, exposed_ratio (of the window)."""

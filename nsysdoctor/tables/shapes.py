@@ -19,8 +19,6 @@ def kernel_shape(ops: pd.DataFrame, kernel_rows: pd.DataFrame) -> Ints:
     shape = np.full(len(ops), -1, dtype=np.int64)
     mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
     rows = kernel_rows[_SIDES].iloc[ops["row"].to_numpy()[mine]].reset_index(drop=True)
-    rows = rows.assign(
-        name=ops["name"].to_numpy()[mine], device=ops["device"].to_numpy()[mine]
-    )
+    rows = rows.assign(name=ops["name"].to_numpy()[mine], device=ops["device"].to_numpy()[mine])
     shape[mine] = rows.groupby([*rows.columns], sort=True).ngroup().to_numpy(dtype=np.int64)
     return shape

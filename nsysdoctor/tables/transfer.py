@@ -51,9 +51,7 @@ def same_keys(frame: pd.DataFrame, keys: pd.DataFrame, names: list[str]) -> np.n
     """Returns for each row of `frame` the row of `keys` with the same values in `names`, -1 for
     none."""
     known = keys[names].reset_index(drop=True).reset_index(names="row")
-    return np.asarray(
-        frame[names].merge(known, "left", names)["row"].fillna(-1), dtype=np.int64
-    )
+    return np.asarray(frame[names].merge(known, "left", names)["row"].fillna(-1), dtype=np.int64)
 
 
 @table
@@ -87,18 +85,14 @@ def _rate(
     return device, direction, link, link / 2, link * 1.2, False
 
 
-def pinned_ns(
-    copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s"
-) -> np.ndarray:
+def pinned_ns(copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s") -> np.ndarray:
     """Returns what each copy would take at the pinned rate of its device and direction, ns; no
     more than it took."""
     took = (copies["end_ns"] - copies["start_ns"]).to_numpy()
     return np.asarray(np.minimum(took, moved_ns(copies, rates, column)), dtype=np.int64)
 
 
-def moved_ns(
-    copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s"
-) -> np.ndarray:
+def moved_ns(copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s") -> np.ndarray:
     """Returns what moving the bytes takes at the pinned rate of their device and direction, ns."""
     row = same_keys(copies, rates, ["device", "direction"])
     rate = np.where(row >= 0, rates[column].to_numpy()[row], np.inf)
