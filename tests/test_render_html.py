@@ -223,7 +223,9 @@ def figures_of_all_kinds() -> Figures:
         latency_edges_ns=[1000, 2000, 4000],
         latency_counts=[5, 9],
         roof_points=[RoofPoint(NASTY[1], "gemm", "bf16", "compute", 0, 0.4, 200.0, 2e14)],
-        roofs=[Roof(0, "memory", "memory", 2e12), Roof(0, "bf16 tensor", "compute", 3.1e14)],
+        roofs=[Roof(0, "memory", "memory", 2e12), Roof(0, "bf16 tensor", "compute", 3.1e14),
+               Roof(0, "fp64", "compute", 1e13)],
+        data_types=["bf16"],
     )  # fmt: skip
 
 
@@ -236,7 +238,7 @@ def made_charts() -> Iterator[tuple[str, Any]]:
 
 def test_every_chart_is_made_where_its_numbers_are() -> None:
     names = [name for name, _ in made_charts()]
-    assert names == ["steps-0", "idle", "ranks", "roofline", "copies", "latency"]
+    assert names == ["steps-0", "idle", "ranks", "roofline", "bandwidth", "copies", "latency"]
     bare = [chart.name for chart in charts(EDGES["bare"](), [])]
     assert bare == []
     assert [chart.name for chart in charts(make_report(), [])] == ["idle", "bandwidth"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -183,6 +184,54 @@ def test_streams_beyond_the_limit_are_said(lanes: int) -> None:
     frames["ops"]["lane"] = frames["ops"]["stream"] = np.arange(len(frames["ops"])) % lanes
     payload = timeline_payload(table_source(frames), report_of(frames))
     assert f"{lanes - 24} streams with the least work are left out." in payload.notes
+
+
+def test_roofline_counts_an_operation_per_element_where_none_is_told() -> None:
+    frames = make_frames(steps=8, gpus=2)
+    found = timeline_payload(table_source(frames), report_of(frames)).figures
+    assert sorted(point.device for point in found.roof_points) == [0, 1]
+    for point in found.roof_points:
+        assert (point.intensity, point.bound) == (0.25, "memory")
+        assert point.rate_flops_per_s == pytest.approx(1e12 / 4)
+    ops = frames["ops"]
+    length = ops["end_ns"] - ops["start_ns"]
+    share = length[ops["name"] == 1].sum() / length[ops["kind"] == 0].sum()
+    assert sum(point.share_ratio for point in found.roof_points) == pytest.approx(share)
+    assert set(found.data_types) == {"fp32", "bf16"}
+    memory = [roof for roof in found.roofs if roof.kind == "memory"]
+    assert {(roof.device, roof.peak) for roof in memory} == {(0, 2_039_040_000_000.0),
+                                                             (1, 2_039_040_000_000.0)}  # fmt: skip
+    frames["kernels"]["flops"] = frames["kernels"]["bytes"] * 50
+    told = timeline_payload(table_source(frames), report_of(frames)).figures
+    assert {point.intensity for point in told.roof_points} == {50.0}
+
+
+def test_copies_are_grouped_by_kind_and_size() -> None:
+    frames = make_frames(steps=8)
+    points = timeline_payload(table_source(frames), report_of(frames)).figures.copies
+    assert {(p.direction, p.memory, p.bytes, p.count) for p in points} == {
+        ("HtoD", "pageable", 4_194_304, 4),
+        ("HtoD", "pinned", 4_194_304, 4),
+    }
+
+
+def test_latencies_are_counted_once_each() -> None:
+    frames = make_frames(steps=8)
+    found = timeline_payload(table_source(frames), report_of(frames)).figures
+    latency = frames["launches"]["latency_ns"]
+    assert sum(found.latency_counts) == len(latency)
+    assert len(found.latency_edges_ns) == len(found.latency_counts) + 1
+    assert found.latency_edges_ns[0] <= latency.min()
+    assert found.latency_edges_ns[-1] > latency.max()
+
+
+def test_only_the_devices_of_the_report_are_drawn() -> None:
+    frames = make_frames(gpus=2)
+    report = report_of(frames)
+    one = replace(report, devices=report.devices[1:])
+    payload = timeline_payload(table_source(frames), one)
+    assert {track.device for track in payload.tracks if track.device >= 0} == {1}
+    assert payload.notes == []
 
 
 times = st.lists(

@@ -34,5 +34,7 @@ def empty_figure(x: str, y: str, log: str = "") -> go.Figure:
     figure = go.Figure()
     figure.update_xaxes(title_text=x, type="log" if "x" in log else None)
     figure.update_yaxes(title_text=y, type="log" if "y" in log else None)
+    figure.update_xaxes(exponentformat="SI")
+    figure.update_yaxes(exponentformat="SI")
     figure.update_layout(template="none", hovermode="closest")
     return figure

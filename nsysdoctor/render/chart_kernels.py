@@ -33,7 +33,12 @@ def roof_chart(payloads: Sequence[Payload]) -> Chart | None:
         _add_roofs(figure, payload, low, high)
     for bound in sorted({point.bound for point in points}):
         figure.add_trace(_roof_dots(bound, [p for p in points if p.bound == bound]))
-    caption = "Each dot is a kernel, its size the share of GPU work. Left of a ridge bytes bind."
+    rest = 1 - sum(point.share_ratio for point in points) / len(payloads)
+    caption = (
+        "Each dot is a kernel, its size the share of kernel time; left of a ridge bytes bind."
+        " Where the trace tells no FLOPs one is counted per element moved. Kernels of"
+        f" {ratio_text(max(0.0, rest))} of the time are not drawn: their bytes are unknown."
+    )
     return Chart("roofline", "Roofline", caption, figure)
 
 
@@ -43,7 +48,8 @@ def _add_roofs(figure: go.Figure, payload: Payload, low: float, high: float) -> 
     device = min((roof.device for roof in roofs), default=0)
     mine = [roof for roof in roofs if roof.device == device]
     bandwidth = next((roof.peak for roof in mine if roof.kind == "memory"), 0.0)
-    levels = [roof for roof in mine if roof.kind == "compute"]
+    used = {"fp32", *payload.figures.data_types[:3]}
+    levels = [roof for roof in mine if roof.kind == "compute" and roof.name.split()[0] in used]
     top = max((roof.peak for roof in levels), default=bandwidth * high)
     if bandwidth:
         xs = [low, max(top / bandwidth, low)]
@@ -88,7 +94,7 @@ def _roof_dots(bound: str, points: list[RoofPoint]) -> go.Scatter:
 
 
 def bandwidth_chart(report: Report) -> Chart | None:
-    """Where no FLOPs are known: the bandwidth that memory-bound kernels reach, and its roof."""
+    """The bandwidth that kernels of known traffic reach, and its roof."""
     import plotly.graph_objects as go
 
     rows = [row for row in report.kernels if row.rate_bytes_per_s]

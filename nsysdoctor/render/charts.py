@@ -27,7 +27,8 @@ def charts(report: Report, payloads: Sequence[Payload]) -> list[Chart]:
         *(_step_chart(report, payload) for payload in payloads),
         _idle_chart(report),
         _rank_chart(report),
-        roof_chart(payloads) or bandwidth_chart(report),
+        roof_chart(payloads),
+        bandwidth_chart(report),
         copy_chart([point for payload in payloads for point in payload.figures.copies]),
         latency_chart(report, payloads),
     ]

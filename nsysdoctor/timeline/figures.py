@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.timeline.payload import CopyPoint, Figures, Roof, RoofPoint, StepMark
@@ -12,17 +13,24 @@ MOST_STEPS = 5000
 MOST_COPIES = 1500
 MOST_KERNELS = 300
 
+ITEM_BYTES = {
+    "fp64": 8, "int64": 8, "fp32": 4, "tf32": 4, "int32": 4, "fp16": 2, "bf16": 2, "int16": 2,
+    "fp8": 1, "int8": 1,
+}  # fmt: skip
+
 
 def figures(tables: Tables, origin_ns: int) -> Figures:
     """Returns what the charts need; parts whose tables are missing are empty."""
     edges, counts = _latencies(tables)
+    kernels = optional(tables, "kernels")
     return Figures(
         _steps(tables, origin_ns),
         _copies(tables),
         edges,
         counts,
-        _roof_points(tables),
+        _roof_points(kernels, optional(tables, "names")),
         _roofs(tables),
+        _data_types(kernels),
     )
 
 
@@ -97,6 +105,16 @@ def _latencies(tables: Tables) -> tuple[list[int], list[int]]:
     return edges[low : high + 1].tolist(), counts[low:high].tolist()
 
 
+def _data_types(kernels: pd.DataFrame | None) -> list[str]:
+    """Returns the data types of the kernels that ran, most time first."""
+    if kernels is None or not len(kernels):
+        return []
+    length = ints(kernels, "end_ns") - ints(kernels, "start_ns")
+    total = pd.Series(length).groupby(kernels["dtype"].astype(str).to_numpy(), sort=True).sum()
+    ranked = sorted(total.items(), key=lambda pair: (-int(pair[1]), str(pair[0])))
+    return [str(dtype) for dtype, _ in ranked if str(dtype) in ITEM_BYTES]
+
+
 def _roofs(tables: Tables) -> list[Roof]:
     """The roofs of each device: its bandwidth, and its best rate for each data type."""
     from nsysdoctor.peaks import device_peaks
@@ -123,20 +141,15 @@ def _roofs(tables: Tables) -> list[Roof]:
     return roofs
 
 
-def _roof_points(tables: Tables) -> list[RoofPoint]:
-    """One point per kernel name and device that has bytes and FLOPs: totals over its launches."""
-    kernels, ops = optional(tables, "kernels"), optional(tables, "ops")
-    names = optional(tables, "names")
-    if kernels is None or ops is None or names is None:
+def _roof_points(kernels: pd.DataFrame | None, names: pd.DataFrame | None) -> list[RoofPoint]:
+    """One point per kernel and device whose bytes are known: totals over its launches."""
+    if kernels is None or names is None or not len(kernels):
         return []
-    if not {"op", "bytes", "flops"} <= set(kernels.columns):
-        return []
-    op = ints(kernels, "op")
-    frame = kernels[["category", "dtype", "bound", "bytes", "flops"]].astype(
-        {"category": str, "dtype": str, "bound": str, "bytes": float, "flops": float}
-    )
-    frame["name"], frame["device"] = ints(ops, "name")[op], ints(ops, "device")[op]
-    frame["length"] = (ints(ops, "end_ns") - ints(ops, "start_ns"))[op]
+    frame = kernels[["device", "name", "bytes"]].copy()
+    frame["length"] = ints(kernels, "end_ns") - ints(kernels, "start_ns")
+    for column in ("category", "dtype", "bound"):
+        frame[column] = kernels[column].astype(str)
+    frame["flops"] = _operations(kernels)
     work = float(frame["length"].sum()) or 1.0
     frame = frame[(frame["bytes"] > 0) & (frame["flops"] > 0) & (frame["length"] > 0)]
     keys = ["device", "name", "category", "dtype", "bound"]
@@ -145,14 +158,26 @@ def _roof_points(tables: Tables) -> list[RoofPoint]:
     full = names["full"].astype(str).to_numpy()
     return [
         RoofPoint(
-            str(full[row.name]),
-            str(row.category),
-            str(row.dtype),
-            str(row.bound),
-            int(row.device),
-            float(row.length / work),
-            float(row.flops / row.bytes),
-            float(row.flops * 1e9 / row.length),
+            str(full[int(row["name"])]),
+            str(row["category"]),
+            str(row["dtype"]),
+            str(row["bound"]),
+            int(row["device"]),
+            float(row["length"] / work),
+            float(row["flops"] / row["bytes"]),
+            float(row["flops"] * 1e9 / row["length"]),
         )
-        for row in total.head(MOST_KERNELS).itertuples()
+        for row in total.head(MOST_KERNELS).to_dict("records")
     ]
+
+
+def _operations(kernels: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Operations of each kernel: recorded where a table tells, else one per element moved."""
+    size = np.array(
+        [ITEM_BYTES.get(dtype, np.nan) for dtype in kernels["dtype"].astype(str)], dtype=np.float64
+    )
+    moved = np.asarray(kernels["bytes"], dtype=np.float64) / size
+    if "flops" not in kernels:
+        return moved
+    told = np.asarray(kernels["flops"], dtype=np.float64)
+    return np.where(told > 0, told, moved)

@@ -133,6 +133,7 @@ class Figures:
     latency_counts: list[int] = field(default_factory=list)
     roof_points: list[RoofPoint] = field(default_factory=list)
     roofs: list[Roof] = field(default_factory=list)
+    data_types: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
