@@ -19,7 +19,7 @@ _RETURN_NS = 5_000
 _QUEUE_DEPTH = 200
 """A launch that takes long while this many operations are queued waits for the queue."""
 
-_BURST_CALLS = 5
+_BURST_CALLS, _BACK_AND_FORTH = 5, 3
 
 
 class Waiting(NamedTuple):
@@ -286,22 +286,27 @@ def relay(api: pd.DataFrame) -> Ints:
     never overlap hand work to each other, as the backward pass of a framework does; they are
     one chain.
     """
-    thread = api["thread"].to_numpy()
-    chain = thread.copy()
-    top = np.flatnonzero(api["top"].to_numpy())
-    for _, rows in api.iloc[top].groupby("process", sort=True):
-        owners = rows["thread"].unique().tolist()
-        for i, one in enumerate(owners):
-            for other in owners[i + 1 :]:
-                if _take_turns(rows[rows["thread"] == one], rows[rows["thread"] == other]):
-                    chain[chain == chain[thread == other][0]] = chain[thread == one][0]
+    chain = api["thread"].to_numpy().copy()
+    top = api[["process", "thread", "start_ns", "end_ns"]][api["top"].to_numpy()]
+    for _, calls in top.groupby("process", sort=True):
+        chains: list[pd.DataFrame] = []
+        for thread, rows in calls.groupby("thread", sort=True):
+            place = next((i for i, c in enumerate(chains) if _take_turns(c, rows)), len(chains))
+            if place == len(chains):
+                chains.append(rows)
+                continue
+            chain[chain == thread] = chains[place]["thread"].iloc[0]
+            chains[place] = pd.concat([chains[place], rows])
     return np.asarray(chain, dtype=np.int64)
 
 
 def _take_turns(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    both = pd.concat([one, other]).sort_values(["start_ns", "end_ns"], kind="stable")
-    thread, start, end = (both[c].to_numpy() for c in ("thread", "start_ns", "end_ns"))
+    """Whether two sets of calls alternate in bursts, going back and forth, without overlap."""
+    both = pd.concat([one.assign(other=False), other.assign(other=True)])
+    both = both.sort_values(["start_ns", "end_ns"], kind="stable")
+    whose, start, end = (both[c].to_numpy() for c in ("other", "start_ns", "end_ns"))
     if (start[1:] < np.maximum.accumulate(end)[:-1]).any():
         return False
-    bursts = 1 + int((thread[1:] != thread[:-1]).sum())
-    return min(len(one), len(other)) >= _BURST_CALLS * max(bursts / 2, 1)
+    bursts = 1 + int((whose[1:] != whose[:-1]).sum())
+    enough = min(len(one), len(other)) >= _BURST_CALLS * bursts / 2
+    return bursts >= _BACK_AND_FORTH and enough
