@@ -154,7 +154,7 @@ async function start() {
     showPlace = async (from, to, trace, device = 0) => {
       await traces.show(trace);
       timeline.show(from, to, device);
-      byId("timeline").scrollIntoView({ block: "start" });
+      byId("timeline").scrollIntoView({ block: "start", behavior: "instant" });
       byId("tl-scroll").focus({ preventScroll: true });
     };
     document.addEventListener("click", (event) => {
