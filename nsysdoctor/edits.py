@@ -6,13 +6,14 @@ with the row of the measured table (the subject) that it cures.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 
+@unique
 class Change(IntEnum):
     """What an edit does; `row` counts in `api` for calls and in `ops` for operations."""
 
@@ -32,9 +33,9 @@ class Change(IntEnum):
     """The operation starts `ns` after the start of its launching call, its turn permitting."""
     STREAM_NS = 7
     """The operation starts `ns` after the one before it on its stream, its launch permitting."""
-    FREE_ENGINE = 7
+    FREE_ENGINE = 8
     """The copy waits for no other copy of its direction; the next one waits for those before."""
-    UNSEEN = 8
+    UNSEEN = 9
     """The operation waits for nothing that it is merely seen to wait for: launch, stream, copy
     engine, device and recorded events still count."""
 

@@ -8,7 +8,7 @@ replay gives back every time exactly. Edges only lead forward in observed order.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 from nsysdoctor.intervals import Ints
 
 
+@unique
 class Kind(IntEnum):
     """What an edge stands for."""
 
