@@ -225,6 +225,17 @@ def test_latencies_are_counted_once_each() -> None:
     assert found.latency_edges_ns[-1] > latency.max()
 
 
+def test_names_that_would_burst_the_page_are_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = make_frames()
+    whole = timeline_payload(table_source(frames), report_of(frames))
+    assert "k" * 4000 in whole.names
+    monkeypatch.setattr("nsysdoctor.timeline.MOST_CHARACTERS", 1500)
+    cut = timeline_payload(table_source(frames), report_of(frames))
+    assert sum(map(len, cut.names)) <= 1500
+    assert "names are cut after" in cut.notes[0]
+    assert NASTY[0] in cut.names
+
+
 def test_only_the_devices_of_the_report_are_drawn() -> None:
     frames = make_frames(gpus=2)
     report = report_of(frames)

@@ -41,6 +41,7 @@ BUDGET = 240_000
 DEVICE_BINS = 4000
 SAMPLES = 24
 MOST_NAMES = 4000
+MOST_CHARACTERS = 3_000_000
 
 
 def timeline_payload(
@@ -68,7 +69,8 @@ def timeline_payload(
     tracks = [_device_track(row, windows, origin, budget) for row in devices]
     tracks += [_track(row, kept, origin) for row, kept in zip(rows, shown, strict=True)]
     tracks, full, short = _renamed(tracks, names)
-    notes = [*_merge_notes(rows, shown), *_omission_notes(tables, rows, mine, left_out)]
+    full, cut = _cut(full)
+    notes = [*cut, *_merge_notes(rows, shown), *_omission_notes(tables, rows, mine, left_out)]
     label = report.traces[trace].path if trace < len(report.traces) else ""
     return Payload(
         trace, label, origin, end - origin, full, short, shapes, _by_place(tracks), found, notes
@@ -209,6 +211,19 @@ def _renamed(tracks: Sequence[Track], names: Names) -> tuple[list[Track], list[s
     ]
     kept = used.tolist()
     return made, [names.full[code] for code in kept], [names.short[code] for code in kept]
+
+
+def _cut(names: list[str]) -> tuple[list[str], list[str]]:
+    """Cuts the longest names where all together are too long for a page, and says so."""
+    allowed = caps([len(name) for name in names], MOST_CHARACTERS)
+    cut = [
+        name if len(name) <= cap else name[: max(cap - 1, 0)] + "…"
+        for name, cap in zip(names, allowed, strict=True)
+    ]
+    count = sum(len(name) > cap for name, cap in zip(names, allowed, strict=True))
+    if not count:
+        return names, []
+    return cut, [f"{count_text(count)} names are cut after {count_text(max(allowed))} characters."]
 
 
 def _by_place(tracks: Sequence[Track]) -> list[Track]:
