@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from nsysdoctor import __version__
-from nsysdoctor.errors import MissingTableError
+from nsysdoctor.ask import ask
 from nsysdoctor.findings import Measured, make_finding, rank_key
-from nsysdoctor.ingest.schema import SOURCES
+from nsysdoctor.identity import identity_of
 from nsysdoctor.kernel_rows import kernel_summary
+from nsysdoctor.ranks import Job, RankSummary, bring_together
 from nsysdoctor.replay import Price, Replay, finish_of
-from nsysdoctor.report import Finding, Outcome, Report
+from nsysdoctor.report import Finding, Report
 from nsysdoctor.rule import Rule, load_rules
 from nsysdoctor.summary import (
     budgets_of,
@@ -28,11 +27,8 @@ from nsysdoctor.summary import (
     trace_info,
     window_of,
 )
-from nsysdoctor.recipe import Recipe
 from nsysdoctor.trace import Trace, open_trace
 from nsysdoctor.window import Request
-
-_SOURCE = {source.name: source for source in SOURCES}
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,8 @@ class Options:
     request: Request = field(default_factory=Request)
     rules: Sequence[Rule] | None = None
     params: Mapping[str, Mapping[str, int | float]] = field(default_factory=dict)
+    timed: bool = False
+    """Whether outcomes tell how long each rule took; then no two reports are the same."""
 
 
 def diagnose(path: str | Path, options: Options | None = None) -> Report:
@@ -51,16 +49,22 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
     activity.
     """
     options = options or Options()
-    return diagnose_trace(open_trace(path, options.request), options)
+    trace = open_trace(path, options.request)
+    return conclude(diagnose_trace(trace, options), [summarise(trace)], options)
 
 
 def diagnose_trace(trace: Trace, options: Options | None = None, index: int = 0) -> Report:
-    """Returns the report on an open trace; `index` is its place among the traces of a job."""
+    """Returns what the rules about one trace say; `index` is its place among those of a job.
+
+    `conclude` adds what the rules about several ranks say.
+    """
     options = options or Options(trace.request)
-    rules = list(options.rules) if options.rules is not None else load_rules()
     _require_activity(trace)
     window = window_of(trace)
-    asked = [_ask(rule, trace, options.params.get(rule.name, {})) for rule in rules]
+    asked = [
+        ask(rule, trace, options.params.get(rule.name, {}), timed=options.timed)
+        for rule in _rules(options, "trace")
+    ]
     findings, combined = _priced([m for m, _ in asked if m is not None], trace, index)
     return Report(
         tool_version=__version__,
@@ -80,6 +84,70 @@ def diagnose_trace(trace: Trace, options: Options | None = None, index: int = 0)
     )
 
 
+def _rules(options: Options, scope: str) -> list[Rule]:
+    every = options.rules if options.rules is not None else load_rules()
+    return [rule for rule in every if rule.words.scope == scope]
+
+
+def summarise(trace: Trace) -> RankSummary:
+    """Returns the little that a job needs to know of one trace beside its report."""
+    window = window_of(trace)
+    identity = identity_of(trace.export)
+    return RankSummary(
+        arrivals=trace.table("arrivals"),
+        activity=trace.table("rank_activity"),
+        clock_ns=trace.table("clock"),
+        label="" if identity.rank is None else f"rank {identity.rank}, ",
+        host=identity.host,
+        window_ns=window.span_ns,
+    )
+
+
+class _JobTables:
+    """The stacked tables of a job, as rules ask for them."""
+
+    def __init__(self, job: Job) -> None:
+        self._tables = job._asdict()
+
+    def table(self, name: str) -> object:
+        if name not in self._tables:
+            raise LookupError(f"a job has no table {name}; it has: {', '.join(self._tables)}")
+        return self._tables[name]
+
+    def optional(self, name: str) -> object | None:
+        return self._tables.get(name)
+
+    def lacks(self, source: str) -> None:
+        return None
+
+
+def conclude(
+    report: Report, summaries: Sequence[RankSummary], options: Options
+) -> Report:
+    """Returns the report with what the rules about several ranks say, ranked anew."""
+    tables = _JobTables(bring_together(summaries))
+    asked = [
+        ask(rule, tables, options.params.get(rule.name, {}), timed=options.timed)
+        for rule in _rules(options, "job")
+    ]
+    window_ns = report.window.span_ns
+    spoken = report.findings[0].ecosystem if report.findings else "any"
+    more = [
+        make_finding(measured, row, None, window_ns, spoken, 0)
+        for measured, _ in asked
+        if measured is not None
+        for row in range(len(measured.rows))
+    ]
+    combined = max([report.combined_saving_ns, *(f.saving_ns or 0 for f in more)])
+    return replace(
+        report,
+        findings=sorted([*report.findings, *more], key=rank_key),
+        outcomes=sorted([*report.outcomes, *(o for _, o in asked)], key=lambda o: o.rule),
+        combined_saving_ns=combined,
+        combined_saving_ratio=combined / window_ns if window_ns else 0.0,
+    )
+
+
 def _require_activity(trace: Trace) -> None:
     """Raises EmptyTraceError when no device ran anything."""
     from nsysdoctor.errors import EmptyTraceError
@@ -90,60 +158,6 @@ def _require_activity(trace: Trace) -> None:
             f"{trace.export.path} holds no GPU activity (no kernel, copy or graph rows)",
             "record with: nsys profile --trace=cuda,nvtx,osrt -o run python train.py",
         )
-
-
-def _ask(
-    rule: Rule, trace: Trace, params: Mapping[str, int | float]
-) -> tuple[Measured | None, Outcome]:
-    """Returns what one rule found and how it ended; a crash of its code ends it as failed."""
-    began = time.perf_counter()
-
-    def ended(state: str, reason: str) -> Outcome:
-        return Outcome(rule.name, state, reason, round(time.perf_counter() - began, 4))  # type: ignore[arg-type]
-
-    lacking = [n for n in rule.words.needs if trace.export.table_of(_SOURCE[n]) is None]
-    if lacking:
-        source = _SOURCE[lacking[0]]
-        return None, ended(
-            "skipped", f"the trace holds no {source.tables[0]} table; record with {source.flag}"
-        )
-    try:
-        measured = _measure(rule, trace, rule.params | dict(params))
-    except MissingTableError as error:
-        return None, ended("skipped", f"{error.message}; {error.hint}")
-    except Exception as error:
-        return None, ended("failed", f"{type(error).__name__}: {error}")
-    if not len(measured.rows):
-        return None, ended("passed", "")
-    count = len(measured.rows)
-    return measured, ended("found", f"{count} finding{'s' if count > 1 else ''}")
-
-
-def _measure(rule: Rule, trace: Trace, params: Mapping[str, int | float]) -> Measured:
-    made: dict[str, Any] = {}
-
-    def value(name: str, optional: bool) -> Any:
-        if name in made:
-            return made[name]
-        if name in rule.tables:
-            made[name] = run(rule.tables[name])
-            return made[name]
-        return trace.optional(name) if optional else trace.table(name)
-
-    def run(part: Recipe) -> Any:
-        inputs = [value(name, name in part.optional) for name in part.needs]
-        return part.function(*inputs, **{name: params[name] for name in part.params})
-
-    rows = run(rule.measure).reset_index(drop=True)
-    made[rule.name] = rows
-    if not len(rows):
-        return Measured(rule, rows, None, None)
-    return Measured(
-        rule,
-        rows,
-        run(rule.evidence) if rule.evidence else None,
-        run(rule.cure) if rule.cure else None,
-    )
 
 
 def _priced(found: list[Measured], trace: Trace, index: int) -> tuple[list[Finding], int]:

@@ -14,7 +14,7 @@ from nsysdoctor.rule import Rule
 from nsysdoctor.units import quantity_text
 
 EVIDENCE_LIMIT = 20
-_OWN = frozenset({"subject", "device", "count", "level", "basis", "saving_ns"})
+_OWN = frozenset({"subject", "trace", "device", "count", "level", "basis", "saving_ns"})
 _SHARES: tuple[tuple[float, Level], ...] = ((0.10, "high"), (0.03, "medium"), (0.01, "low"))
 
 
@@ -61,7 +61,7 @@ def make_finding(
         rule=measured.rule.name,
         level=data.get("level") or level_of(ratio or 0.0),
         subject=str(data["subject"]),
-        trace=trace,
+        trace=int(data.get("trace", trace)),
         device=device if device >= 0 else None,
         title=words.title.format(**shown),
         message=words.message.format(**shown).strip(),

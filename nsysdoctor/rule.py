@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,6 +34,7 @@ class Words(BaseModel):
     model_config = ConfigDict(extra="forbid")
     title: str
     category: str
+    scope: Literal["trace", "job"] = "trace"
     needs: list[str] = Field(default_factory=list)
     message: str
     why: str

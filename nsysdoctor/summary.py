@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.identity import identity_of
 from nsysdoctor.ingest.schema import EXPORT_SCHEMA, EXPORT_VERSION
 from nsysdoctor.report import (
     DeviceBudget,
@@ -27,6 +28,7 @@ from nsysdoctor.trace import Trace, table_recipes
 def trace_info(trace: Trace) -> TraceInfo:
     """Returns what export was analysed: versions, GPUs used, rows, dropped rows."""
     metadata = trace.export.metadata()
+    identity = identity_of(trace.export)
     overruns = trace.table("overruns")
     sources = ("kernel", "memcpy", "memset", "graph")
     dropped = [Dropped(table, reason, rows) for table, reason, rows in trace.dropped()]
@@ -34,8 +36,8 @@ def trace_info(trace: Trace) -> TraceInfo:
         dropped.append(Dropped(sources[int(kind)], "overlaps its own stream", len(rows)))
     return TraceInfo(
         path=str(trace.export.path),
-        rank=None,
-        host=None,
+        rank=identity.rank,
+        host=identity.host,
         nsys_version=metadata.get(EXPORT_VERSION),
         schema_version=metadata.get(EXPORT_SCHEMA),
         gpus=[_gpu(row) for row in trace.table("devices").to_dict("records")],

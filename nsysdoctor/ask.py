@@ -1,0 +1,77 @@
+"""Asking one rule: measure, collect evidence, and the edits of its cure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from nsysdoctor.errors import MissingTableError
+from nsysdoctor.findings import Measured
+from nsysdoctor.ingest.schema import Source
+from nsysdoctor.recipe import Recipe
+from nsysdoctor.report import Outcome
+from nsysdoctor.rule import Rule
+
+
+class Tables(Protocol):
+    """What rules read from: a trace, or the stacked summaries of a job."""
+
+    def table(self, name: str) -> Any:
+        """Returns a table; raises MissingTableError when it cannot be had."""
+
+    def optional(self, name: str) -> Any | None:
+        """Returns a table, or None when it cannot be had."""
+
+    def lacks(self, source: str) -> Source | None:
+        """Returns the source of that name when the export has none of its tables."""
+
+
+def ask(
+    rule: Rule, tables: Tables, params: Mapping[str, int | float], *, timed: bool = False
+) -> tuple[Measured | None, Outcome]:
+    """Returns what one rule found and how it ended; a crash of its code ends it as failed."""
+    began = time.perf_counter()
+
+    def ended(state: str, reason: str) -> Outcome:
+        return Outcome(rule.name, state, reason, round(time.perf_counter() - began, 4))  # type: ignore[arg-type]
+
+    try:
+        for name in rule.words.needs:
+            tables.table(f"{name}_rows")
+        measured = _measure(rule, tables, rule.params | dict(params))
+    except MissingTableError as error:
+        return None, ended("skipped", f"{error.message}; {error.hint}")
+    except Exception as error:
+        return None, ended("failed", f"{type(error).__name__}: {error}")
+    if not len(measured.rows):
+        return None, ended("passed", "")
+    count = len(measured.rows)
+    return measured, ended("found", f"{count} finding{'s' if count > 1 else ''}")
+
+
+def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> Measured:
+    made: dict[str, Any] = {}
+
+    def value(name: str, optional: bool) -> Any:
+        if name in made:
+            return made[name]
+        if name in rule.tables:
+            made[name] = run(rule.tables[name])
+            return made[name]
+        return tables.optional(name) if optional else tables.table(name)
+
+    def run(part: Recipe) -> Any:
+        inputs = [value(name, name in part.optional) for name in part.needs]
+        return part.function(*inputs, **{name: params[name] for name in part.params})
+
+    rows = run(rule.measure).reset_index(drop=True)
+    made[rule.name] = rows
+    if not len(rows):
+        return Measured(rule, rows, None, None)
+    return Measured(
+        rule,
+        rows,
+        run(rule.evidence) if rule.evidence else None,
+        run(rule.cure) if rule.cure else None,
+    )

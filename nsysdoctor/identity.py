@@ -1,0 +1,70 @@
+"""Which rank and host a trace comes from, as its own records say; never from a file name."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from nsysdoctor.ingest.reader import Export
+
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
+_MPI_RANK = re.compile(r"MPI Rank (\d+)$")
+# Of the captured environment only these numbers are read, and nothing else of it is kept.
+_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+_THREAD_NAME = 39
+
+
+class Identity(NamedTuple):
+    """The global rank and the host of a trace, None where it does not say."""
+
+    rank: int | None
+    host: str | None
+
+
+def identity_of(export: Export) -> Identity:
+    """Returns the rank and host that an export records."""
+    return Identity(_rank(export), _host(export))
+
+
+def _rank(export: Export) -> int | None:
+    if "MPI_RANKS" in export.tables:
+        ranks = {row[0] for row in export.query("SELECT DISTINCT rank FROM MPI_RANKS")}
+        return int(str(ranks.pop())) if len(ranks) == 1 else None
+    named = _named_rank(export)
+    return named if named is not None else _set_rank(export)
+
+
+def _named_rank(export: Export) -> int | None:
+    """nsys 2022 names threads "MPI Rank N" in NVTX_EVENTS."""
+    columns = export.tables.get("NVTX_EVENTS", ())
+    if not {"eventType", "text", "textId"} <= set(columns) or "StringIds" not in export.tables:
+        return None
+    rows = export.query(
+        "SELECT coalesce(n.text, s.value) FROM NVTX_EVENTS n LEFT JOIN StringIds s "
+        f"ON s.id = n.textId WHERE n.eventType = {_THREAD_NAME}"
+    )
+    found = {m.group(1) for (text,) in rows if (m := _MPI_RANK.match(str(text)))}
+    return int(found.pop()) if len(found) == 1 else None
+
+
+def _set_rank(export: Export) -> int | None:
+    if "META_DATA_CAPTURE" not in export.tables:
+        return None
+    for variable in _RANK_VARIABLES:
+        rows = export.query(
+            "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE' "
+            f"AND value LIKE '{variable}=%'"
+        )
+        found = {str(value).partition("=")[2] for (value,) in rows}
+        if len(found) == 1 and (number := found.pop()).isdigit():
+            return int(number)
+    return None
+
+
+def _host(export: Export) -> str | None:
+    if not {"name", "value"} <= set(export.tables.get("TARGET_INFO_SYSTEM_ENV", ())):
+        return None
+    rows = export.query("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'")
+    names = {str(value) for (value,) in rows}
+    name = names.pop() if len(names) == 1 else ""
+    return name if _HOST.match(name) else None
