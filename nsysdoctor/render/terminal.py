@@ -248,6 +248,24 @@ def _kernels(report: Report, width: int, top: int) -> Iterator[Text]:
         yield _line(head, (name, "bold"))
         facts = words.shorten(place + _kernel_facts(row), 2 * width)
         yield _wrapped(facts, width, len(head), "bright_black")
+    yield from _unrecognised(report, width)
+
+
+def _unrecognised(report: Report, width: int) -> Iterator[Text]:
+    """The kernels that no pattern knows, so that a reader can weigh what is said of the rest."""
+    unknown = [row for row in report.kernels if row.category == "other"]
+    if not unknown:
+        return
+    total = sum(row.total_ns for row in report.kernels)
+    share = ratio_text(sum(row.total_ns for row in unknown) / max(total, 1))
+    names = [
+        f"{words.middle(' '.join((row.short or row.name).split()), 40)} "
+        f"({ratio_text(row.share_ratio)})"
+        for row in unknown[:8]
+    ]
+    more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
+    text = f"Not recognised, {share} of the kernel time: {', '.join(names)}{more}"
+    yield _wrapped(text, width, 0, "bright_black")
 
 
 def render_terminal(

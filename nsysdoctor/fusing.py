@@ -1,0 +1,51 @@
+"""The edits that put one kernel in the place of several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.edits import Change, edits, join
+
+REMOVABLE_NS = 250_000
+"""Host time before one launch beyond this is not what launching it costs."""
+
+
+def fuse(
+    kernels: pd.DataFrame, subject: np.ndarray, unit: np.ndarray, times: pd.DataFrame,
+    *, host_ratio: float = 0.0,
+) -> pd.DataFrame:  # fmt: skip
+    """Returns the edits that make each unit one kernel: its first runs for the fused time, the
+    others vanish with their launches.
+
+    `kernels` are rows of the table in order, `subject` and `unit` one code per row, equal units
+    adjacent; `times` has fused_ns, slow_ns, fast_ns per row. Of the host time between launches
+    `host_ratio` remains in the slow case. Kernels of a CUDA graph keep their one launch.
+    """
+    op = kernels["op"].to_numpy()
+    first = np.append(True, unit[1:] != unit[:-1])[: len(unit)]
+    head = times[first]
+    return join(
+        edits(
+            Change.OP_NS, subject[first], op[first], head["fused_ns"],
+            slow_ns=head["slow_ns"], fast_ns=head["fast_ns"],
+        ),
+        edits(Change.OP_NS, subject[~first], op[~first], 0),
+        edits(Change.RELEASE, subject[~first], op[~first]),
+        unlaunched(kernels[~first], subject[~first], host_ratio),
+    )  # fmt: skip
+
+
+def unlaunched(
+    kernels: pd.DataFrame, subject: np.ndarray, host_ratio: float = 0.0
+) -> pd.DataFrame:
+    """Returns the edits under which the launches of kernels, and the host time that goes with
+    each, are not there; of that time `host_ratio` remains in the slow case."""
+    alone = kernels["alone"].to_numpy()
+    call, outside = (kernels[c].to_numpy()[alone] for c in ("api", "outside_ns"))
+    kept = np.maximum(outside - REMOVABLE_NS, 0)
+    slow = kept + host_ratio * np.minimum(outside, REMOVABLE_NS)
+    return join(
+        edits(Change.CALL_NS, subject[alone], call, 0),
+        edits(Change.OUTSIDE_NS, subject[alone], call, kept, slow_ns=slow),
+    )

@@ -1,0 +1,95 @@
+"""Memory-bound kernels that move FP32 where two bytes per value would do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.edits import Change, edits
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.taxonomy import MEMORY_BOUND
+
+_LEFT_OUT = frozenset({"optimizer", "layout", "memory"})
+"""Optimizer state wants FP32; layout changes and fills go away rather than get smaller."""
+_CAST = r"bfloat16_copy|float16_copy|LoadWithCast|StoreWithCast"
+_SLOW = 0.6
+"""Statistics and parameters stay FP32, so a little more than half the bytes may remain."""
+
+
+@table
+def moving(
+    kernels: pd.DataFrame,
+    names: pd.DataFrame,
+    attentions: pd.DataFrame,
+    updates: pd.DataFrame,
+    chain_kernels: pd.DataFrame,
+    window: pd.DataFrame,
+    *,
+    min_share_ratio: float,
+) -> pd.DataFrame:
+    """Returns the memory-bound FP32 kernels of the window that no fusion would remove."""
+    cast = names["full"].str.contains(_CAST, regex=True).to_numpy(dtype=bool)
+    mine = kernels["category"].isin(MEMORY_BOUND - _LEFT_OUT) & (kernels["dtype"] == "fp32")
+    mine &= (kernels["bound"] == "memory") & ~kernels["fused"]
+    mine &= ~cast[kernels["name"].to_numpy()]
+    free = np.ones(len(kernels), dtype=bool)
+    for taken in (attentions, updates, chain_kernels):
+        free[taken["kernel"].to_numpy()] = False
+    here = in_window(kernels["called_ns"].to_numpy(), window)
+    found = kernels[mine & free & here]
+    whole = kernels[here].groupby("device", sort=True)["duration_ns"].sum()
+    share = found.groupby("device")["duration_ns"].transform("sum") / found["device"].map(whole)
+    found = found.assign(share_ratio=share)
+    return found[(share >= min_share_ratio).to_numpy()]
+
+
+@table
+def fp32_memory_traffic(moving: pd.DataFrame, operations: np.ndarray) -> pd.DataFrame:
+    """Returns a row per device: subject, device, count, work_ns, share_ratio, bytes,
+    rate_bytes_per_s, kinds, basis."""
+    return pd.DataFrame(
+        [_row(mine, operations) for _, mine in moving.groupby("device", sort=True)]
+    )
+
+
+def _row(mine: pd.DataFrame, operations: np.ndarray) -> dict[str, object]:
+    device, work = int(mine["device"].iloc[0]), int(mine["duration_ns"].sum())
+    known = mine[mine["bytes"].notna()]
+    known_ns = int(known["duration_ns"].sum())
+    times = mine["duration_ns"].groupby(operations[mine["name"].to_numpy()]).sum()
+    kinds = [str(word) for _, word in sorted((-ns, word) for word, ns in times.items())]
+    return {
+        "subject": f"FP32 kernels on GPU {device}",
+        "device": device,
+        "count": len(mine),
+        "work_ns": work,
+        "share_ratio": float(mine["share_ratio"].iloc[0]),
+        "bytes": int(known["bytes"].sum()) if known_ns else None,
+        "rate_bytes_per_s": float(known["bytes"].sum()) / known_ns * 1e9 if known_ns else None,
+        "kinds": ", ".join(kinds[:4]),
+        "basis": "geometry" if known_ns >= 0.5 * work else "inferred",
+    }
+
+
+def cure(fp32_memory_traffic: pd.DataFrame, moving: pd.DataFrame) -> pd.DataFrame:
+    """Half the bytes take half the time."""
+    subject = np.unique(moving["device"], return_inverse=True)[1]
+    length = moving["duration_ns"].to_numpy()
+    return edits(
+        Change.OP_NS, subject, moving["op"], length // 2, slow_ns=length * _SLOW,
+    )  # fmt: skip
+
+
+def evidence(
+    fp32_memory_traffic: pd.DataFrame, moving: pd.DataFrame, operations: np.ndarray
+) -> pd.DataFrame:
+    """Returns the kernels: row, start_ns, end_ns, what."""
+    return pd.DataFrame(
+        {
+            "row": np.unique(moving["device"], return_inverse=True)[1],
+            "start_ns": moving["start_ns"].to_numpy(),
+            "end_ns": moving["end_ns"].to_numpy(),
+            "what": [f"{word} in FP32" for word in operations[moving["name"].to_numpy()]],
+        }
+    )

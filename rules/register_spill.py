@@ -1,0 +1,66 @@
+"""Kernels whose threads keep values in local memory, which is memory of the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.steps import in_window
+
+
+@table
+def spilling(
+    kernels: pd.DataFrame,
+    window: pd.DataFrame,
+    *,
+    min_bytes: int,
+    min_registers: int,
+    min_share_ratio: float,
+) -> pd.DataFrame:
+    """Returns the kernels of the window with much local memory and no registers left."""
+    here = kernels[in_window(kernels["called_ns"].to_numpy(), window)]
+    mine = (here["local_bytes_per_thread"] >= min_bytes) & (here["registers"] >= min_registers)
+    found = here[mine]
+    whole = here.groupby("device", sort=True)["duration_ns"].sum()
+    share = found.groupby("device")["duration_ns"].transform("sum") / found["device"].map(whole)
+    return found.assign(share_ratio=share)[(share >= min_share_ratio).to_numpy()]
+
+
+@table
+def register_spill(spilling: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame:
+    """Returns a row per device: subject, device, count, work_ns, share_ratio, kernel,
+    local_bytes, register_count, level."""
+    return pd.DataFrame([_row(mine, names) for _, mine in spilling.groupby("device", sort=True)])
+
+
+def _row(mine: pd.DataFrame, names: pd.DataFrame) -> dict[str, object]:
+    device = int(mine["device"].iloc[0])
+    by_name = mine.groupby("name", sort=True)["duration_ns"].sum()
+    longest = mine[mine["name"] == by_name.idxmax()]
+    return {
+        "subject": f"local memory on GPU {device}",
+        "device": device,
+        "count": len(mine),
+        "work_ns": int(mine["duration_ns"].sum()),
+        "share_ratio": float(mine["share_ratio"].iloc[0]),
+        "kernel": " ".join(str(names["short"].iloc[int(by_name.idxmax())]).split())[:80],
+        "local_bytes": int(longest["local_bytes_per_thread"].max()),
+        "register_count": int(longest["registers"].max()),
+        "basis": "inferred",
+        "level": "info",
+    }
+
+
+def evidence(
+    register_spill: pd.DataFrame, spilling: pd.DataFrame, names: pd.DataFrame
+) -> pd.DataFrame:
+    """Returns the launches: row, start_ns, end_ns, what."""
+    return pd.DataFrame(
+        {
+            "row": np.unique(spilling["device"], return_inverse=True)[1],
+            "start_ns": spilling["start_ns"].to_numpy(),
+            "end_ns": spilling["end_ns"].to_numpy(),
+            "what": names["short"].to_numpy()[spilling["name"].to_numpy()],
+        }
+    )

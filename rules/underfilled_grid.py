@@ -1,0 +1,98 @@
+"""Launches with too few blocks to give every multiprocessor one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.errors import MissingTableError
+from nsysdoctor.intervals import covered, spans, union
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.steps import in_window
+
+_WARNED_RATIO = 0.5
+
+
+@table
+def small(
+    kernels: pd.DataFrame,
+    devices: pd.DataFrame,
+    window: pd.DataFrame,
+    *,
+    min_share_ratio: float,
+    min_kernel_us: float,
+) -> pd.DataFrame:
+    """Returns the kernels of the window that leave multiprocessors empty while they run alone.
+
+    Collectives and persistent tensor-core kernels choose few blocks on purpose.
+    """
+    if not (devices["sm_count"] > 0).any():
+        raise MissingTableError(
+            "the export does not tell how many multiprocessors its GPUs have",
+            "export with a newer nsys",
+        )
+    here = kernels[in_window(kernels["called_ns"].to_numpy(), window)]
+    sms = here["device"].map(devices.set_index("device")["sm_count"]).to_numpy()
+    mine = (here["blocks"] < 0.5 * sms) & (here["category"] != "communication")
+    mine &= (here["math"] != "tensor") & (here["duration_ns"] >= 1000 * min_kernel_us)
+    found = here[mine].assign(sm_count=sms[mine.to_numpy()])
+    found = found[_alone(found, here)]
+    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    share = found.groupby("device")["duration_ns"].transform("sum") / max(span, 1)
+    found = found.assign(share_ratio=np.minimum(share, 1.0))
+    return found[(share >= min_share_ratio).to_numpy()]
+
+
+def _alone(found: pd.DataFrame, here: pd.DataFrame) -> np.ndarray:
+    """Kernels beside which no other stream of the device runs for half of their time."""
+    alone = np.ones(len(found), dtype=bool)
+    for (device, lane), rows in found.groupby(["device", "lane"], sort=True).indices.items():
+        others = here[(here["device"] == device) & (here["lane"] != lane)]
+        merged = union(spans(others["start_ns"], others["end_ns"]))
+        mine = found.iloc[rows]
+        beside = covered(spans(mine["start_ns"], mine["end_ns"]), merged)
+        alone[rows] = beside < 0.5 * mine["duration_ns"].to_numpy()
+    return alone
+
+
+@table
+def underfilled_grid(small: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame:
+    """Returns a row per device: subject, device, count, work_ns, share_ratio, kernel,
+    block_count, sm_count, level."""
+    return pd.DataFrame([_row(mine, names) for _, mine in small.groupby("device", sort=True)])
+
+
+def _row(mine: pd.DataFrame, names: pd.DataFrame) -> dict[str, object]:
+    device, share = int(mine["device"].iloc[0]), float(mine["share_ratio"].iloc[0])
+    by_name = mine.groupby("name", sort=True)["duration_ns"].sum()
+    longest = mine[mine["name"] == by_name.idxmax()]
+    return {
+        "subject": f"small grids on GPU {device}",
+        "device": device,
+        "count": len(mine),
+        "work_ns": int(mine["duration_ns"].sum()),
+        "share_ratio": share,
+        "kernel": " ".join(str(names["short"].iloc[int(by_name.idxmax())]).split())[:80],
+        "block_count": int(longest["blocks"].median()),
+        "sm_count": int(mine["sm_count"].iloc[0]),
+        "level": "low" if share >= _WARNED_RATIO else "info",
+    }
+
+
+def evidence(
+    underfilled_grid: pd.DataFrame, small: pd.DataFrame, names: pd.DataFrame
+) -> pd.DataFrame:
+    """Returns the launches: row, start_ns, end_ns, what."""
+    code = small["name"].to_numpy()
+    return pd.DataFrame(
+        {
+            "row": np.unique(small["device"], return_inverse=True)[1],
+            "start_ns": small["start_ns"].to_numpy(),
+            "end_ns": small["end_ns"].to_numpy(),
+            "what": [
+                f"{name} with {blocks:,} blocks"
+                for name, blocks in zip(names["short"].to_numpy()[code], small["blocks"],
+                                        strict=True)
+            ],
+        }
+    )  # fmt: skip
