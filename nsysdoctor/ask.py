@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.findings import Measured
-from nsysdoctor.ingest.schema import Source
 from nsysdoctor.recipe import Recipe
 from nsysdoctor.report import Outcome
 from nsysdoctor.rule import Rule
@@ -23,9 +22,6 @@ class Tables(Protocol):
     def optional(self, name: str) -> Any | None:
         """Returns a table, or None when it cannot be had."""
 
-    def lacks(self, source: str) -> Source | None:
-        """Returns the source of that name when the export has none of its tables."""
-
 
 def ask(
     rule: Rule, tables: Tables, params: Mapping[str, int | float], *, timed: bool = False
@@ -34,7 +30,8 @@ def ask(
     began = time.perf_counter()
 
     def ended(state: str, reason: str) -> Outcome:
-        return Outcome(rule.name, state, reason, round(time.perf_counter() - began, 4))  # type: ignore[arg-type]
+        seconds = round(time.perf_counter() - began, 4) if timed else 0.0
+        return Outcome(rule.name, state, reason, seconds)  # type: ignore[arg-type]
 
     try:
         for name in rule.words.needs:

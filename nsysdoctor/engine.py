@@ -117,9 +117,6 @@ class _JobTables:
     def optional(self, name: str) -> object | None:
         return self._tables.get(name)
 
-    def lacks(self, source: str) -> None:
-        return None
-
 
 def conclude(
     report: Report, summaries: Sequence[RankSummary], options: Options

@@ -61,11 +61,6 @@ class Trace:
         except MissingTableError:
             return None
 
-    def lacks(self, source: str) -> Source | None:
-        """Returns the source of that name when the export has none of its tables."""
-        found = _SOURCES[f"{source}_rows"]
-        return found if self.export.table_of(found) is None else None
-
     def run(self, made: Recipe, params: Mapping[str, object] | None = None) -> Any:
         """Returns what a recipe makes of this trace's tables, uncached."""
         inputs = [
