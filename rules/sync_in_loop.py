@@ -13,6 +13,7 @@ from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.range_places import RangePlaces
+from nsysdoctor.tables.states import CAUSE
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.verbs import SYNCS
 
@@ -48,8 +49,10 @@ def drains(
     host_pauses: pd.DataFrame,
     input_waits: pd.DataFrame,
     slow_graphs: pd.DataFrame,
+    driver_calls: pd.DataFrame,
     ops: pd.DataFrame,
     gaps: pd.DataFrame,
+    gap_causes: pd.DataFrame,
     window: pd.DataFrame,
     thread_labels: list[str],
 ) -> pd.DataFrame:
@@ -78,8 +81,9 @@ def drains(
     )
     found = found[found["device"] >= 0].reset_index(drop=True)
     found = found.assign(gap=_gap_behind(found, gaps))
-    late = pd.concat([host_pauses, input_waits, slow_graphs])
+    late = pd.concat([host_pauses, input_waits, slow_graphs, driver_calls])
     kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
+    kept &= ~_profiled(found, gaps, gap_causes)
     return found[kept].reset_index(drop=True)
 
 
@@ -91,7 +95,7 @@ def _held_elsewhere(
     late: pd.DataFrame,
 ) -> np.ndarray:
     """Waits behind which something else holds the device up for most of the hole: input that is
-    not there, the code of a host that binds, or a graph launch that takes too long.
+    not there, the code of a host that binds, a graph launch that takes too long, the driver.
 
     The waits between two pieces of work that a chain submits share the hole behind them.
     """
@@ -108,6 +112,16 @@ def _held_elsewhere(
     mine = group[found["call"].to_numpy()]
     np.maximum.at(hole, mine, np.where(gap >= 0, length[np.maximum(gap, 0)], 0))
     return np.asarray(held[mine] > 0.5 * hole[mine])
+
+
+def _profiled(found: pd.DataFrame, gaps: pd.DataFrame, gap_causes: pd.DataFrame) -> np.ndarray:
+    """Waits behind which the profiler makes most of the hole."""
+    mine = gap_causes[gap_causes["cause"] == CAUSE["profiler"]]
+    paused = (mine["end_ns"] - mine["start_ns"]).groupby(mine["gap"]).sum()
+    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
+    gap = found["gap"].to_numpy()
+    held = paused.reindex(gap).fillna(0).to_numpy()
+    return np.asarray((gap >= 0) & (held > 0.5 * length[np.maximum(gap, 0)]))
 
 
 def _devices(host_calls: pd.DataFrame, ops: pd.DataFrame) -> Ints:

@@ -1,0 +1,53 @@
+"""CUDA graph replays that were recorded as a whole, without their kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.intervals import spans, union
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.activity import GRAPH
+
+_MOST = 0.5
+"""With more of the time hidden than this the report tells little about the program."""
+
+
+@table
+def graph_kernels_hidden(ops: pd.DataFrame, *, min_ratio: float) -> pd.DataFrame:
+    """Returns a row per device with replays recorded as a whole: subject, device, count, graph_ns,
+    hidden_ratio (of the time the device runs anything), level."""
+    levels = ((_MOST, "medium"), (min_ratio, "low"), (0.0, "info"))
+    rows = []
+    for device, mine in ops.groupby("device", sort=True):
+        graphs = mine[mine["kind"] == GRAPH]
+        if not len(graphs):
+            continue
+        graph_ns = union(spans(graphs["start_ns"], graphs["end_ns"])).total_ns
+        busy_ns = union(spans(mine["start_ns"], mine["end_ns"])).total_ns
+        share = graph_ns / max(busy_ns, 1)
+        rows.append(
+            {
+                "subject": f"GPU {device}",
+                "device": device,
+                "count": len(graphs),
+                "graph_ns": graph_ns,
+                "hidden_ratio": share,
+                "level": next(level for least, level in levels if share >= least),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def evidence(graph_kernels_hidden: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the replays: row, start_ns, end_ns, what."""
+    row = {device: row for row, device in enumerate(graph_kernels_hidden["device"])}
+    mine = ops[ops["kind"] == GRAPH]
+    return pd.DataFrame(
+        {
+            "row": mine["device"].map(row).to_numpy(dtype=np.int64),
+            "start_ns": mine["start_ns"],
+            "end_ns": mine["end_ns"],
+            "what": "a graph replay",
+        }
+    )

@@ -1,0 +1,129 @@
+"""Captures that hold calls without their kernels, or kernels without their calls."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.intervals import covered_before, spans, union
+from nsysdoctor.recipe import table
+from nsysdoctor.tables.activity import KERNEL
+from nsysdoctor.tables.constraints import Links
+from nsysdoctor.verbs import Verb
+
+_LEVELS = ((0.10, "high"), (0.03, "medium"), (0.01, "low"), (0.0, "info"))
+_SAID = re.compile(
+    r"(?i)not all cuda events|cuda.*\b(dropped|lost|discarded|overflow)|"
+    r"\b(dropped|lost|discarded)\b.*\b(cuda|cupti|gpu)\b"
+)
+
+
+@table
+def lost_kernels(api: pd.DataFrame, api_names: pd.DataFrame, links: Links) -> pd.DataFrame:
+    """Returns the launch calls whose work the trace does not hold, without those that a stream
+    capture recorded into a graph: process, start_ns, end_ns; and all launches as `asked`."""
+    matched = np.zeros(len(api) + 1, dtype=bool)
+    matched[links.call] = True
+    asked = (api["verb"] == int(Verb.LAUNCH)).to_numpy() & api["top"].to_numpy()
+    asked &= ~_captured(api, api_names)
+    found = api[["process", "start_ns", "end_ns"]].assign(
+        asked=asked, lost=asked & ~matched[: len(api)]
+    )
+    return found[asked].reset_index(drop=True)
+
+
+def _captured(api: pd.DataFrame, api_names: pd.DataFrame) -> np.ndarray:
+    """Calls of a process while it captures a stream into a graph."""
+    name = api_names["name"].to_numpy()[api["name"].to_numpy()].astype(str)
+    opens = np.char.find(name, "StreamBeginCapture") >= 0
+    closes = np.char.find(name, "StreamEndCapture") >= 0
+    inside = np.zeros(len(api), dtype=bool)
+    for process in np.unique(api["process"].to_numpy()[opens]):
+        mine = np.flatnonzero(api["process"].to_numpy() == process)
+        start, end = (api[c].to_numpy()[mine] for c in ("start_ns", "end_ns"))
+        begun, done = np.sort(start[opens[mine]]), np.sort(end[closes[mine]])
+        index = np.searchsorted(done, begun)
+        until = np.append(done, np.iinfo(np.int64).max)[index]
+        merged = union(spans(begun, until))
+        inside[mine] = covered_before(merged, start + 1) > covered_before(merged, start)
+    return inside
+
+
+@table
+def incomplete_capture(
+    ops: pd.DataFrame,
+    links: Links,
+    processes: pd.DataFrame,
+    lost_kernels: pd.DataFrame,
+    diagnostic_rows: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Returns a row per process with lost rows, or one where only the recorder says so: subject,
+    device, count (rows lost), lost_ratio, lost_call_count, lost_kernel_count, from_ns, until_ns
+    (since the start of the trace), said, level."""
+    start = min([int(ops["start_ns"].min()), *lost_kernels["start_ns"].tolist()])
+    said = _said(diagnostic_rows)
+    kernel = ops["kind"].to_numpy() == KERNEL
+    alone = kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)
+    rows = []
+    for process, name in enumerate(processes["name"].tolist()):
+        calls = lost_kernels[lost_kernels["process"] == process]
+        own = ops["process"].to_numpy() == process
+        lost = calls[calls["lost"]]
+        kernels = ops[own & alone]
+        share = max(
+            len(lost) / max(len(calls), 1),
+            len(kernels) / max(int((own & kernel).sum()), 1) if len(calls) else 0.0,
+        )
+        if not share:
+            continue
+        both = pd.concat([lost[["start_ns", "end_ns"]], kernels[["start_ns", "end_ns"]]])
+        rows.append(
+            {
+                "subject": name or "the process",
+                "device": -1,
+                "count": len(both),
+                "lost_ratio": share,
+                "lost_call_count": len(lost),
+                "lost_kernel_count": len(kernels),
+                "from_ns": int(both["start_ns"].min()) - start,
+                "until_ns": int(both["end_ns"].max()) - start,
+                "said": said,
+                "level": next(level for least, level in _LEVELS if share >= least),
+            }
+        )
+    if not rows and said:
+        rows.append(_only_said(said))
+    return pd.DataFrame(rows)
+
+
+def _said(rows: pd.DataFrame | None) -> str:
+    """What the recorder says about lost rows, as words to append."""
+    if rows is None:
+        return ""
+    texts = sorted({str(t).strip().split("\n")[0] for t in rows["text"] if _SAID.search(str(t))})
+    return f"; the recorder says: {' '.join(texts)}" if texts else ""
+
+
+def _only_said(said: str) -> dict[str, object]:
+    return {
+        "subject": "the recorder", "device": -1, "count": 1, "lost_ratio": 0.0,
+        "lost_call_count": 0, "lost_kernel_count": 0, "from_ns": 0, "until_ns": 0, "said": said,
+        "level": "info",
+    }  # fmt: skip
+
+
+def evidence(incomplete_capture: pd.DataFrame, lost_kernels: pd.DataFrame) -> pd.DataFrame:
+    """Returns the stretch of the launch calls without kernels: row, start_ns, end_ns, what."""
+    lost = lost_kernels[lost_kernels["lost"]]
+    if not len(lost):
+        return pd.DataFrame({"row": [], "start_ns": [], "end_ns": [], "what": []})
+    return pd.DataFrame(
+        {
+            "row": [0],
+            "start_ns": [int(lost["start_ns"].min())],
+            "end_ns": [int(lost["end_ns"].max())],
+            "what": ["calls without their kernels"],
+        }
+    )
