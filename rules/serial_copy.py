@@ -26,17 +26,22 @@ def serial(copies: pd.DataFrame, loop_copies: np.ndarray) -> pd.DataFrame:
 
 
 @table
-def serial_copy(serial: pd.DataFrame, window: pd.DataFrame, *, min_ratio: float) -> pd.DataFrame:
-    """Returns a row per device and direction whose copies keep the device from computing for at
-    least `min_ratio` of the window: subject, device, direction, count, bytes,
-    rate_bytes_per_s, exposed_ns, exposed_ratio (of the window)."""
+def serial_copy(
+    serial: pd.DataFrame, window: pd.DataFrame, *, min_ratio: float, min_bytes: int
+) -> pd.DataFrame:
+    """Returns a row per device and direction: subject, device, direction, count, bytes,
+    rate_bytes_per_s, exposed_ns, exposed_ratio (of the window).
+
+    Only where copies of at least `min_bytes` are exposed for at least `min_ratio` of the window:
+    what costs set-up and not time is cured by fewer copies.
+    """
     span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     rows = []
     for (device, direction), mine in serial.groupby(KEYS, sort=True):
+        if mine.loc[mine["bytes"] >= min_bytes, "exposed_ns"].sum() < min_ratio * span:
+            continue
         exposed = int(mine["exposed_ns"].sum())
         length = int((mine["end_ns"] - mine["start_ns"]).sum())
-        if exposed < min_ratio * span:
-            continue
         rows.append(
             {
                 "subject": f"{direction} on GPU {device}",
