@@ -9,18 +9,20 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from nsysdoctor.edits import Change, edits
     from nsysdoctor.engine import Options, diagnose
-    from nsysdoctor.report import Report
+    from nsysdoctor.job import JobOptions, diagnose_job
     from nsysdoctor.recipe import table
+    from nsysdoctor.report import Report
     from nsysdoctor.trace import open_trace
     from nsysdoctor.window import Request
 
 __all__ = [
-    "Change", "Options", "Report", "Request", "__version__", "diagnose", "edits", "open_trace",
-    "table",
+    "Change", "JobOptions", "Options", "Report", "Request", "__version__", "diagnose",
+    "diagnose_job", "edits", "open_trace", "table",
 ]  # fmt: skip
 
 _HOMES = {
     "Change": "edits", "edits": "edits", "Options": "engine", "diagnose": "engine",
+    "JobOptions": "job", "diagnose_job": "job",
     "Report": "report", "Request": "window", "open_trace": "trace", "table": "recipe",
 }  # fmt: skip
 

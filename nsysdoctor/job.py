@@ -95,9 +95,13 @@ def work(path: Path, index: int, options: JobOptions) -> Result:
     return Result(report, summarise(trace), payload)
 
 
+def chosen_rules(options: JobOptions) -> list[Rule]:
+    """Returns the rules that the options choose; raises RuleError for unknown names."""
+    return _rules(options.folders, options.select, options.ignore)
+
+
 def _options(options: JobOptions) -> Options:
-    rules = _rules(options.folders, options.select, options.ignore)
-    return Options(options.request, rules, options.params, options.timed)
+    return Options(options.request, chosen_rules(options), options.params, options.timed)
 
 
 @cache

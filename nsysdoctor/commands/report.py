@@ -12,10 +12,8 @@ import typer
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysdoctor.engine import Options
+    from nsysdoctor.job import Answer, JobOptions
     from nsysdoctor.report import Report
-    from nsysdoctor.trace import Trace
-    from nsysdoctor.window import Request
 
 
 class Format(StrEnum):
@@ -46,14 +44,19 @@ def report(
         Format, typer.Option("--format", help="What to print without -o.")
     ] = Format.TERMINAL,
     window: Annotated[
-        str, typer.Option(help="all, steady or START:END (with s, ms, us or ns).")
-    ] = "auto",
+        str | None, typer.Option(help="all, steady or START:END (with s, ms, us or ns).")
+    ] = None,
     device: Annotated[int | None, typer.Option(help="Only this device.")] = None,
     rules: Annotated[
         list[Path] | None, typer.Option(help="A folder of further rules; may repeat.")
     ] = None,
     select: Annotated[list[str] | None, typer.Option(help="Only this rule; may repeat.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not this rule; may repeat.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A nsysdoctor.toml.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes for several traces; all cores by default.", min=1)
+    ] = None,
+    dask: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
     top: Annotated[int, typer.Option(help="How many findings to show.", min=1)] = 5,
     force: Annotated[bool, typer.Option(help="Overwrite files of other programs.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no hints.")] = False,
@@ -62,41 +65,63 @@ def report(
     ] = False,
 ) -> None:
     """Analyse a trace: how the GPU time was spent, what wastes it, and what a cure would save."""
-    from nsysdoctor.engine import Options
-    from nsysdoctor.rule import load_rules, select_rules
+    from nsysdoctor.outputs import check_target
 
     targets = [(path, _format_of(path)) for path in output or []]
-    _check_targets([path for path, _ in targets], traces, force)
-    chosen = select_rules(load_rules(rules or []), select or [], ignore or [])
-    options = Options(_request(window, device), chosen)
-    made, opened = analyse(traces, options)
+    for path, _ in targets:
+        check_target(path, traces, force)
+    wants_page = form is Format.HTML if not targets else any(k is Format.HTML for _, k in targets)
+    options = _options(config, window, device, rules, select, ignore, verbose, wants_page)
+    answer = _diagnosed(traces, options, jobs, dask, quiet)
     for path, kind in targets:
-        path.write_text(_text(kind, made, opened, top, verbose), encoding="utf-8")
+        path.write_text(_text(kind, answer, top, verbose), encoding="utf-8")
         if not quiet:
             print(f"wrote {path}", file=sys.stderr)
-    if targets:
-        return
-    if form is Format.TERMINAL:
-        _print_terminal(made, top, verbose, None if quiet else traces)
-    else:
-        sys.stdout.buffer.write(_text(form, made, opened, top, verbose).encode() + b"\n")
+    if not targets:
+        _show(form, answer, top, verbose, traces, quiet)
 
 
-def analyse(paths: list[Path], options: Options) -> tuple[Report, list[Trace]]:
-    """Returns the report on the traces, and the open traces for what renders time lines."""
-    from nsysdoctor.engine import diagnose_trace
-    from nsysdoctor.trace import open_trace
-
-    if len(paths) > 1:
-        raise UsageError("several traces in one report are not supported yet", "name one trace")
-    trace = open_trace(paths[0], options.request)
-    return diagnose_trace(trace, options), [trace]
-
-
-def _request(window: str, device: int | None) -> Request:
+def _options(
+    config: Path | None,
+    window: str | None,
+    device: int | None,
+    rules: list[Path] | None,
+    select: list[str] | None,
+    ignore: list[str] | None,
+    timed: bool,
+    payloads: bool,
+) -> JobOptions:
+    """The configuration file's settings, and what the command line says instead or besides."""
+    from nsysdoctor.commands.inputs import settings
+    from nsysdoctor.config import check_config
+    from nsysdoctor.job import JobOptions, chosen_rules
+    from nsysdoctor.rule import load_rules
     from nsysdoctor.window import parse_window
 
-    return parse_window(window, device)
+    said = settings(config)
+    options = JobOptions(
+        parse_window(window or said.window or "auto", device),
+        (*(Path(folder) for folder in said.rule_dirs), *(rules or [])),
+        tuple(select or said.select),
+        (*said.ignore, *(ignore or [])),
+        said.params,  # type: ignore[arg-type]
+        timed,
+        payloads,
+    )
+    check_config(said, [rule.name for rule in load_rules(options.folders)])
+    chosen_rules(options)
+    return options
+
+
+def _diagnosed(
+    traces: list[Path], options: JobOptions, jobs: int | None, dask: str | None, quiet: bool
+) -> Answer:
+    from nsysdoctor.executors import executor_for
+    from nsysdoctor.job import diagnose_job
+    from nsysdoctor.progress import progress
+
+    with executor_for(len(traces), jobs, dask) as executor, progress(traces, quiet) as seen:
+        return diagnose_job(traces, options, executor, seen)
 
 
 def _format_of(path: Path) -> Format:
@@ -107,37 +132,22 @@ def _format_of(path: Path) -> Format:
     return found
 
 
-def _check_targets(targets: list[Path], traces: list[Path], force: bool) -> None:
-    from nsysdoctor.outputs import check_target
-
-    for target in targets:
-        check_target(target, traces, force)
-
-
-def _text(kind: Format, made: Report, opened: list[Trace], top: int, verbose: bool) -> str:
+def _text(kind: Format, answer: Answer, top: int, verbose: bool) -> str:
     from nsysdoctor.render.github import report_github
+    from nsysdoctor.render.html import render_html
     from nsysdoctor.render.junit import report_junit
     from nsysdoctor.render.markdown import render_markdown
     from nsysdoctor.render.sarif import report_sarif
 
+    made = answer.report
     if kind is Format.HTML:
-        return _html(made, opened)
+        return render_html(made, answer.payloads)
     if kind is Format.MARKDOWN:
         return render_markdown(made, top=top)
     if kind is Format.TERMINAL:
         return _plain(made, top, verbose)
     plain = {Format.SARIF: report_sarif, Format.JUNIT: report_junit, Format.GITHUB: report_github}
     return plain[kind](made) if kind in plain else made.to_json()
-
-
-def _html(made: Report, opened: list[Trace]) -> str:
-    from nsysdoctor.render.html import render_html
-    from nsysdoctor.timeline import timeline_payload
-
-    payloads = [
-        timeline_payload(trace.table, made, trace=index) for index, trace in enumerate(opened)
-    ]
-    return render_html(made, payloads)
 
 
 def _plain(made: Report, top: int, verbose: bool) -> str:
@@ -152,15 +162,19 @@ def _plain(made: Report, top: int, verbose: bool) -> str:
     return file.getvalue()
 
 
-def _print_terminal(
-    made: Report, top: int, verbose: bool, traces: list[Path] | None
+def _show(
+    form: Format, answer: Answer, top: int, verbose: bool, traces: list[Path], quiet: bool
 ) -> None:
+    if form is not Format.TERMINAL:
+        text = answer.report.to_json() if form is Format.JSON else _text(form, answer, top, verbose)
+        sys.stdout.buffer.write(text.encode() + b"\n")
+        return
     from rich.console import Console
 
     from nsysdoctor.render.terminal import render_terminal
 
-    render_terminal(made, Console(), top=top, verbose=verbose)
-    if traces:
+    render_terminal(answer.report, Console(), top=top, verbose=verbose)
+    if not quiet:
         import shlex
 
         names = " ".join(shlex.quote(str(path)) for path in traces)

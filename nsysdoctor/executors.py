@@ -1,0 +1,50 @@
+"""Where the traces of a job are read: here, in processes, or on a dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+from nsysdoctor.errors import UsageError
+
+
+@contextmanager
+def executor_for(
+    traces: int, jobs: int | None = None, dask: str | None = None
+) -> Iterator[Executor | None]:
+    """Yields an executor for that many traces, None when one process is enough.
+
+    Raises UsageError when dask is asked for and not installed, or no scheduler answers.
+    """
+    if dask is not None:
+        with _cluster(dask) as executor:
+            yield executor
+        return
+    count = min(traces, jobs or os.cpu_count() or 1)
+    if count <= 1:
+        yield None
+        return
+    # Fresh processes: a forked one inherits locks of threads that Arrow has started.
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UsageError(
+            "--dask needs the package distributed", "pip install 'nsysdoctor[dask]'"
+        ) from error
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise UsageError(
+            f"no dask scheduler answers at {address}", "start one with: dask scheduler"
+        ) from error
+    with client:
+        yield client.get_executor()
