@@ -115,8 +115,8 @@ def _metric_changes(case: Case) -> tuple[list[MetricChange], int]:
 
 def _metric_change(case: Case, old: Series, new: Series) -> MetricChange | None:
     kind = METRICS[old.metric]
-    if not kind.per_step and kind.unit == "count":
-        return None  # the findings themselves are compared
+    if not kind.per_step:
+        return None  # one value a run shows no spread; the findings themselves are compared
     step = value_of(case.before, old.trace, old.device, "step_ns") or 0.0
     threshold = bound_of(Limits(), old.metric, "").threshold(middle(old), step)
     effect = middle(new) - middle(old)

@@ -26,7 +26,7 @@ SLOW = {"kernel_ns": 8_600_000, "idle_ns": 1_400_000}
 EXPRESSION = re.compile(r"\$\{\{\s*([\w.\-]+)\s*\}\}")
 
 SHIM = """#!/usr/bin/env bash
-exec {python} -m tests.gate_app "$@"
+exec {python} -c "from nsysdoctor.cli import main; main()" "$@"
 """
 
 

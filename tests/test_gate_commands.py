@@ -24,7 +24,7 @@ def call(
     """Runs `nsysdoctor WORDS` in a folder."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_"))}
     return subprocess.run(
-        [sys.executable, "-m", "tests.gate_app", *words],
+        [sys.executable, "-c", "from nsysdoctor.cli import main; main()", *words],
         cwd=folder,
         env={**clean, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **(env or {})},
         capture_output=True,
