@@ -17,7 +17,11 @@ CALL_NS = 5_000
 """What a call costs that only queues a copy."""
 
 KEYS = ["device"]
-_WORDS = {"HtoD": "HtoD copies", "DtoH": "DtoH copies", "set": "memory sets"}
+_WORDS = {
+    "HtoD": ("HtoD copy", "HtoD copies"),
+    "DtoH": ("DtoH copy", "DtoH copies"),
+    "set": ("memory set", "memory sets"),
+}
 _COLUMNS = [
     "op", "device", "direction", "bytes", "start_ns", "end_ns", "api", "called_ns", "returned_ns",
 ]  # fmt: skip
@@ -80,7 +84,11 @@ def blocking_copy(blocking: pd.DataFrame) -> pd.DataFrame:
                 "subject": f"GPU {device}",
                 "device": device,
                 "count": len(mine),
-                "what": ", ".join(f"{number[d]:,} {_WORDS[d]}" for d in _WORDS if d in number),
+                "what": ", ".join(
+                    f"{number[d]:,} {word[number[d] > 1]}"
+                    for d, word in _WORDS.items()
+                    if d in number
+                ),
                 "bytes": int(mine["bytes"].sum()),
                 "htod_bytes": int(size.get("HtoD", 0)),
                 "dtoh_bytes": int(size.get("DtoH", 0)),

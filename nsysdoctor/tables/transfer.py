@@ -26,17 +26,20 @@ def loop_copies(
 ) -> np.ndarray:
     """Returns for each copy whether it belongs to the steps that savings are about.
 
-    Without steps what a process uploads before it launches its first kernel is start-up: it
-    happens once, and page-locking its source would cost more than it saves.
+    A copy without a recorded call counts by the device's clock. Without steps what a process
+    copies before it launches its first kernel and after its last one is start-up and ending: it
+    happens once, and page-locking memory for it would cost more than it saves.
     """
-    called = copies["called_ns"].to_numpy()
-    inside = in_window(called, window)
-    if submissions is None or window["basis"].iloc[0] != "all":
+    start, called = copies["start_ns"].to_numpy(), copies["called_ns"].to_numpy()
+    row = window.iloc[0]
+    beside = (start >= row["start_ns"]) & (start < row["end_ns"])
+    inside = np.where(copies["api"] >= 0, in_window(called, window), beside)
+    if submissions is None or row["basis"] != "all":
         return inside
-    kernels = submissions[submissions["kind"] == KERNEL]
-    first = kernels.groupby("process", sort=True)["called_ns"].min()
-    begun = copies["process"].map(first).fillna(np.iinfo(np.int64).min).to_numpy()
-    return np.asarray(inside & (called >= begun), dtype=bool)
+    kernels = submissions[submissions["kind"] == KERNEL].groupby("process", sort=True)["called_ns"]
+    first = copies["process"].map(kernels.min()).fillna(np.iinfo(np.int64).min).to_numpy()
+    last = copies["process"].map(kernels.max()).fillna(np.iinfo(np.int64).max).to_numpy()
+    return np.asarray(inside & (called >= first) & (called <= last), dtype=bool)
 
 
 def require_kinds(copies: pd.DataFrame) -> None:
