@@ -138,7 +138,8 @@ def conclude(
     combined = max([report.combined_saving_ns, *(f.saving_ns or 0 for f in more)])
     return replace(
         report,
-        findings=sorted([*report.findings, *more], key=rank_key),
+        # Of equal savings the one about the whole job says more than the one about its rank.
+        findings=sorted([*more, *report.findings], key=lambda f: rank_key(f)[:2]),
         outcomes=sorted([*report.outcomes, *(o for _, o in asked)], key=lambda o: o.rule),
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from sample_traces import kernels
 from sample_traces.cuda import Host
@@ -115,16 +116,30 @@ def two_gpus(_: bool) -> Program:
     return data_parallel(H100_80GB, 2, work, overlapped=True, reduce_ns=900_000)
 
 
-def _skewed(lag: Callable[[int], int], ranks: int = 8, steps: int = 16) -> Program:
+class Lag(NamedTuple):
+    """What makes one rank late in every step, ns: slower kernels, a pause of the host's own
+    code, or a wait for input."""
+
+    kernels_ns: int = 0
+    pause_ns: int = 0
+    input_ns: int = 0
+
+
+def _skewed(lag: Callable[[int], Lag], ranks: int = 8, steps: int = 16) -> Program:
     """Ranks that meet in one collective per step after their own time of compute."""
     program = Program(*([H100_80GB] * ranks))
     product = kernels.gemm(H100_80GB, "bf16", 32_768, 4096, 4096)
 
     def start(rank: Rank) -> None:
-        whole = 20_000_000 + lag(rank.number)
-        work = [product.lasting(whole // 5)] * 5
+        own = lag(rank.number)
+        work = [product.lasting((20_000_000 + own.kernels_ns) // 5)] * 5
 
         def step(index: int) -> Routine[None]:
+            if own.input_ns:
+                yield from rank.main.os_call("pthread_cond_timedwait", own.input_ns)
+                yield from rank.main.copy(rank.stream, upload(2 * MIB, pinned=True))
+            if own.pause_ns:
+                yield from rank.main.work(own.pause_ns)
             yield from launch_all(rank.main, rank.stream, work)
             yield from rank.reduce(rank.main, f"{index}", 2_000_000)
             yield from rank.join(rank.main)
@@ -139,7 +154,21 @@ def _skewed(lag: Callable[[int], int], ranks: int = 8, steps: int = 16) -> Progr
 
 def straggler(cured: bool) -> Program:
     """Eight ranks that wait ten milliseconds for rank 4 in every step."""
-    return _skewed(lambda rank: 10_000_000 if rank == 4 and not cured else 0)
+    return _skewed(_only(4, Lag(kernels_ns=10_000_000), cured))
+
+
+def straggler_pause(cured: bool) -> Program:
+    """Eight ranks that wait for rank 2, whose host collects garbage in every step."""
+    return _skewed(_only(2, Lag(pause_ns=30_000_000), cured))
+
+
+def straggler_input(cured: bool) -> Program:
+    """Eight ranks that wait for rank 6, whose input comes late in every step."""
+    return _skewed(_only(6, Lag(input_ns=32_000_000), cured))
+
+
+def _only(late: int, lag: Lag, cured: bool) -> Callable[[int], Lag]:
+    return lambda rank: lag if rank == late and not cured else Lag()
 
 
 SAMPLES = (
@@ -170,6 +199,24 @@ SAMPLES = (
         straggler,
         cure="rank 4 is as fast as the others",
         also=("exposed_communication",),
+        case="D38",
+    ),
+    Sample(
+        "straggler_pause",
+        "Eight ranks of which one pauses to collect garbage",
+        "straggler_rank",
+        straggler_pause,
+        cure="rank 2 pauses no more",
+        also=("exposed_communication", "host_bound", "sync_in_loop"),
+        case="D38",
+    ),
+    Sample(
+        "straggler_input",
+        "Eight ranks of which one waits for input",
+        "straggler_rank",
+        straggler_input,
+        cure="rank 6 gets its input at once",
+        also=("exposed_communication", "input_starvation", "host_bound", "sync_in_loop"),
         case="D38",
     ),
     Sample(
