@@ -13,10 +13,12 @@ from nsysdoctor.tables.transfer import pinned_ns, same_keys
 from nsysdoctor.tables.waiting import Waiting
 from nsysdoctor.verbs import Verb
 
+ALIKE = ["device", "direction", "bytes"]
+ONCE = -1
 CALL_NS = 5_000
 """What a call costs that only queues a copy."""
 
-KEYS = ["device"]
+KEYS = ["where"]
 _WORDS = {
     "HtoD": ("HtoD copy", "HtoD copies"),
     "DtoH": ("DtoH copy", "DtoH copies"),
@@ -35,14 +37,23 @@ def blocking(
     *,
     scalar_bytes: int,
 ) -> pd.DataFrame:
-    """Returns the copies between host and device, and the sets, whose synchronous call waits in
-    the steps: op, device, direction (set for sets), bytes, start_ns, end_ns, api, called_ns,
-    returned_ns. Read-backs of a few bytes are left to the rule about synchronisation."""
-    mine = copies["sync_call"].to_numpy() & loop_copies & (copies["api"] >= 0).to_numpy()
+    """Returns the copies between host and device, and the sets of the steps, whose synchronous
+    call waits.
+
+    Columns: op, device, direction (set for sets), bytes, start_ns, end_ns, api, called_ns,
+    returned_ns, where (the device; ONCE for copies that no step repeats). Read-backs of a few
+    bytes are left to the rule about synchronisation.
+    """
+    mine = copies["sync_call"].to_numpy()
     up = (copies["direction"] == "HtoD").to_numpy()
     down = (copies["direction"] == "DtoH").to_numpy()
     mine &= up | (down & (copies["bytes"] > scalar_bytes).to_numpy())
-    found = pd.concat([copies.loc[mine, _COLUMNS], blocking_sets], ignore_index=True)
+    where = copies["device"].where(loop_copies, ONCE)
+    taken = copies.assign(where=where).loc[mine, [*_COLUMNS, "where"]]
+    repeated = taken[taken["where"] != ONCE].drop_duplicates(ALIKE)
+    taken = taken[(taken["where"] != ONCE) | (same_keys(taken, repeated, ALIKE) < 0)]
+    sets = blocking_sets.assign(where=blocking_sets["device"])
+    found = pd.concat([taken, sets], ignore_index=True)
     return found.sort_values(["op"], kind="stable", ignore_index=True)
 
 
@@ -72,31 +83,42 @@ def blocking_sets(
 
 @table
 def blocking_copy(blocking: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row per device, since the host stands in either direction in turn: subject,
-    device, count, what (words), bytes, htod_bytes, dtoh_bytes, rate_bytes_per_s, blocked_ns."""
+    """Returns a row per device, since the host stands in either direction in turn, and one (info)
+    for all copies outside the steps.
+
+    Columns: subject, device, where, place (words), count, what (words), bytes, htod_bytes,
+    dtoh_bytes, rate_bytes_per_s, blocked_ns, level.
+    """
     rows = []
-    for device, mine in blocking.groupby("device", sort=True):
+    for where, mine in blocking.groupby("where", sort=True):
         length = int((mine["end_ns"] - mine["start_ns"]).sum())
         size = mine.groupby("direction")["bytes"].sum()
-        number = mine["direction"].value_counts()
         rows.append(
             {
-                "subject": f"GPU {device}",
-                "device": device,
+                "subject": f"GPU {where}" if where != ONCE else "one-off copies",
+                "device": where,
+                "where": where,
+                "place": "in the loop" if where != ONCE else "outside the steady steps",
                 "count": len(mine),
-                "what": ", ".join(
-                    f"{number[d]:,} {word[number[d] > 1]}"
-                    for d, word in _WORDS.items()
-                    if d in number
-                ),
+                "what": _what(mine["direction"].value_counts()),
                 "bytes": int(mine["bytes"].sum()),
                 "htod_bytes": int(size.get("HtoD", 0)),
                 "dtoh_bytes": int(size.get("DtoH", 0)),
                 "rate_bytes_per_s": int(mine["bytes"].sum()) * 1e9 / max(length, 1),
                 "blocked_ns": int((mine["returned_ns"] - mine["called_ns"]).sum()),
+                "level": "info" if where == ONCE else "",
             }
         )
     return pd.DataFrame(rows)
+
+
+def _what(number: pd.Series) -> str:
+    """The counts by direction in words."""
+    return ", ".join(
+        f"{number[direction]:,} {words[int(number[direction] > 1)]}"
+        for direction, words in _WORDS.items()
+        if direction in number
+    )
 
 
 def cure(
@@ -104,6 +126,7 @@ def cure(
 ) -> pd.DataFrame:
     """Asynchronous calls on pinned memory: they only queue; at best on a side stream, uploads one
     step ahead."""
+    blocking = blocking[blocking["where"] != ONCE]
     row = same_keys(blocking, blocking_copy, KEYS)
     call, op = blocking["api"].to_numpy(), blocking["op"].to_numpy()
     up = (blocking["direction"] == "HtoD").to_numpy()
