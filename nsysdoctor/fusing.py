@@ -8,7 +8,9 @@ import pandas as pd
 from nsysdoctor.edits import Change, edits, join
 
 REMOVABLE_NS = 250_000
-"""Host time before one launch beyond this is not what launching it costs."""
+_USUAL_TIMES = 2
+"""Host time before one launch beyond this many times the median of its like, or beyond 250 µs,
+is not what launching it costs: a step begins there, or the host did something else."""
 
 
 def fuse(
@@ -43,9 +45,11 @@ def unlaunched(
     each, are not there; of that time `host_ratio` remains in the slow case."""
     alone = kernels["alone"].to_numpy()
     call, outside = (kernels[c].to_numpy()[alone] for c in ("api", "outside_ns"))
-    kept = np.maximum(outside - REMOVABLE_NS, 0)
-    slow = kept + host_ratio * np.minimum(outside, REMOVABLE_NS)
+    owner = subject[alone]
+    usual = pd.Series(outside).groupby(owner).transform("median").to_numpy(dtype=np.float64)
+    costs = np.minimum(outside, np.minimum(_USUAL_TIMES * usual, REMOVABLE_NS))
+    kept = outside - costs
     return join(
-        edits(Change.CALL_NS, subject[alone], call, 0),
-        edits(Change.OUTSIDE_NS, subject[alone], call, kept, slow_ns=slow),
+        edits(Change.CALL_NS, owner, call, 0),
+        edits(Change.OUTSIDE_NS, owner, call, kept, slow_ns=kept + host_ratio * costs),
     )
