@@ -14,7 +14,7 @@ from typing import Any
 from nsysdoctor.caserows import Row, rows_of
 from nsysdoctor.casetext import Scene
 from nsysdoctor.errors import RuleError
-from nsysdoctor.ingest.schema import SOURCES, Column, Source
+from nsysdoctor.ingest.schema import OPEN_NS, SOURCES, Column, Source
 
 
 def write_scene(scene: Scene, path: Path, without: Collection[str] = ()) -> None:
@@ -67,7 +67,7 @@ def _write_source(
 
 def _value(column: Column, row: Row) -> Any:
     found = row.get(column.name, column.default)
-    return None if found is not None and found == -(1 << 63) else found
+    return None if found is not None and found == OPEN_NS else found
 
 
 def _fill(database: Any, name: str, kinds: Mapping[str, type], content: Iterable[Row]) -> None:

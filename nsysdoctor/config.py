@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.limits import Limits, check_limits, check_rules, known_name
+from nsysdoctor.gate.limits import Limits, check_limits, check_rules, known_name
 
 FILE_NAME = "nsysdoctor.toml"
 

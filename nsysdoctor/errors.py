@@ -11,6 +11,10 @@ class NsysDoctorError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[type[NsysDoctorError], tuple[str, str]]:
+        """Both words travel with an error that a worker process raises."""
+        return type(self), (self.message, self.hint)
+
 
 class UnreadableTraceError(NsysDoctorError):
     """The file is missing, cut off, corrupt or no nsys export."""

@@ -41,10 +41,10 @@ def _cluster(address: str) -> Iterator[Executor]:
             "--dask needs the package distributed", "pip install 'nsysdoctor[dask]'"
         ) from error
     try:
-        client = Client(address, timeout="10s")
+        client = Client(address, timeout="10s")  # type: ignore[no-untyped-call,unused-ignore]
     except (OSError, TimeoutError, ValueError) as error:
         raise UsageError(
             f"no dask scheduler answers at {address}", "start one with: dask scheduler"
         ) from error
     with client:
-        yield client.get_executor()
+        yield client.get_executor()  # type: ignore[no-untyped-call,unused-ignore]

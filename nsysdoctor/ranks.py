@@ -44,7 +44,8 @@ class Job(NamedTuple):
 
 def bring_together(summaries: Sequence[RankSummary]) -> Job:
     """Returns the job that the summaries describe; participants are devices of traces."""
-    people, arrivals, activity = [], [], []
+    people: list[tuple[int, int, int, str, int]] = []
+    arrivals, activity = [], []
     for trace, summary in enumerate(summaries):
         devices = np.unique(summary.activity["device"].to_numpy()).tolist()
         for device in devices:

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
-from nsysdoctor.baseline import make_baseline
+from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.report import Report
 from tests.gate_runs import empty, run, runs
 

@@ -11,7 +11,7 @@ import pytest
 
 from nsysdoctor.config import Config, check_config, find_config, load_config, parse_config
 from nsysdoctor.errors import UsageError
-from nsysdoctor.limits import bound_of
+from nsysdoctor.gate.limits import bound_of
 from nsysdoctor.metrics import CAUSES, METRICS
 from nsysdoctor.report import LEVELS
 

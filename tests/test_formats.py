@@ -20,15 +20,15 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console
 
-from nsysdoctor.baseline import make_baseline
-from nsysdoctor.fold import folded_name, printable, stable_name
-from nsysdoctor.gate import judge
-from nsysdoctor.limits import Limits, MetricLimit, Waiver, with_min_utilization
+from nsysdoctor.gate.baseline import make_baseline
+from nsysdoctor.gate.fold import folded_name, printable, stable_name
+from nsysdoctor.gate.judge import judge
+from nsysdoctor.gate.limits import Limits, MetricLimit, Waiver, with_min_utilization
+from nsysdoctor.gate.verdict import Verdict
 from nsysdoctor.render.github import report_github, verdict_github
 from nsysdoctor.render.junit import report_junit, verdict_junit
 from nsysdoctor.render.sarif import report_sarif, uri, verdict_sarif
 from nsysdoctor.render.verdict import render_verdict, verdict_markdown
-from nsysdoctor.verdict import Verdict
 from tests.gate_runs import RULES, empty, finding, run, runs
 from tests.make_report import EDGES, NASTY
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysdoctor.baseline import make_baseline, read_baseline
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate import judge
-from nsysdoctor.limits import DeviceLimits, Limits, MetricLimit, Waiver, with_min_utilization
+from nsysdoctor.gate.baseline import make_baseline, read_baseline
+from nsysdoctor.gate.judge import judge
+from nsysdoctor.gate.limits import DeviceLimits, Limits, MetricLimit, Waiver, with_min_utilization
+from nsysdoctor.gate.verdict import Line, Verdict
 from nsysdoctor.metrics import METRICS
 from nsysdoctor.report import Report
-from nsysdoctor.verdict import Line, Verdict
 from tests.gate_runs import ROWS, RULES, Loop, empty, finding, run, runs, without_steps
 
 PASS, FAIL, CANNOT = ("pass", 0), ("fail", 1), ("cannot_judge", 2)

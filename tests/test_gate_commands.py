@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.baseline import make_baseline
+from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.report import Report
 from tests.gate_runs import ROWS, empty, finding, run, runs
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.baseline import make_baseline, read_baseline
-from nsysdoctor.diff import diff_reports
 from nsysdoctor.engine import diagnose
-from nsysdoctor.gate import judge
-from nsysdoctor.limits import Limits
+from nsysdoctor.gate.baseline import make_baseline, read_baseline
+from nsysdoctor.gate.diff import diff_reports
+from nsysdoctor.gate.judge import judge
+from nsysdoctor.gate.limits import Limits
+from nsysdoctor.gate.verdict import Verdict
 from nsysdoctor.report import Report, read_report
-from nsysdoctor.verdict import Verdict
 from sample_traces import record, write
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.history import (
+from nsysdoctor.gate.history import (
     HistoryRow,
     Origin,
     Trend,

@@ -13,9 +13,9 @@ import typer
 from nsysdoctor.errors import EmptyTraceError, UnreadableTraceError, UsageError
 
 if TYPE_CHECKING:
-    from nsysdoctor.baseline import Baseline
     from nsysdoctor.config import Config
-    from nsysdoctor.verdict import Verdict
+    from nsysdoctor.gate.baseline import Baseline
+    from nsysdoctor.gate.verdict import Verdict
 
 
 class VerdictFormat(StrEnum):
@@ -92,8 +92,8 @@ def _judged(
     from datetime import UTC, datetime
 
     from nsysdoctor.commands.inputs import load_reports, settings
-    from nsysdoctor.gate import judge, refused
-    from nsysdoctor.limits import with_min_utilization
+    from nsysdoctor.gate.judge import judge, refused
+    from nsysdoctor.gate.limits import with_min_utilization
 
     chosen = settings(config)
     limits = with_min_utilization(chosen.gate, min_utilization)
@@ -107,9 +107,9 @@ def _judged(
 
 def _baseline(path: Path | None, config: Config, config_path: Path | None) -> Baseline | None:
     """The baseline given, else the one that the configuration names beside itself."""
-    from nsysdoctor.baseline import read_baseline
     from nsysdoctor.commands.inputs import read_text
     from nsysdoctor.config import find_config
+    from nsysdoctor.gate.baseline import read_baseline
 
     if path is None and config.gate.baseline:
         home = config_path or find_config(Path.cwd()) or Path()
@@ -170,8 +170,8 @@ def save(
     force: Force = False,
 ) -> None:
     """Write a baseline of one or more good runs, small enough to keep in git."""
-    from nsysdoctor.baseline import make_baseline
     from nsysdoctor.commands.inputs import load_reports, settings, write_files
+    from nsysdoctor.gate.baseline import make_baseline
 
     chosen = settings(config)
     made = make_baseline(load_reports(traces, chosen, window), chosen.gate.min_steps)
@@ -183,8 +183,8 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     """Print what a baseline holds."""
     from rich.console import Console
 
-    from nsysdoctor.baseline import read_baseline
     from nsysdoctor.commands.inputs import read_text
+    from nsysdoctor.gate.baseline import read_baseline
     from nsysdoctor.render.baseline import render_baseline
 
     render_baseline(read_baseline(read_text(file)), Console())

@@ -29,7 +29,7 @@ def add(
     """Add runs; a run that is there already is not added again."""
     from datetime import UTC, datetime
 
-    from nsysdoctor import history
+    from nsysdoctor.gate import history
     from nsysdoctor.commands.inputs import load_reports, settings
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -55,7 +55,7 @@ def show(
     """Print the last runs and where a trend changed, or write a page of charts."""
     from rich.console import Console
 
-    from nsysdoctor import history
+    from nsysdoctor.gate import history
     from nsysdoctor.commands.inputs import write_files
     from nsysdoctor.render.trend import history_page, render_history
 

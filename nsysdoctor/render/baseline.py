@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nsysdoctor.baseline import Baseline, Series, setup_text
+from nsysdoctor.gate.baseline import Baseline, Series, setup_text
 from nsysdoctor.metrics import METRICS
 from nsysdoctor.render.terminal import WIDTH, Page
 from nsysdoctor.render.verdict import paragraph

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nsysdoctor.diff import Diff, FindingChange, MetricChange
-from nsysdoctor.diff_kernels import KernelChange, KernelSide
+from nsysdoctor.gate.diff import Diff, FindingChange, MetricChange
+from nsysdoctor.gate.diff_kernels import KernelChange, KernelSide
 from nsysdoctor.render.markdown import literal
 from nsysdoctor.render.terminal import WIDTH, Page
 from nsysdoctor.render.verdict import paragraph

@@ -5,11 +5,11 @@ Format: docs.github.com, "Workflow commands for GitHub Actions".
 
 from __future__ import annotations
 
-from nsysdoctor.fold import printable
+from nsysdoctor.gate.fold import printable
+from nsysdoctor.gate.verdict import Verdict
 from nsysdoctor.render import verdict_words as words
 from nsysdoctor.report import Report
 from nsysdoctor.units import ratio_text
-from nsysdoctor.verdict import Verdict
 
 _DATA = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _PROPERTY = (*_DATA, (":", "%3A"), (",", "%2C"))

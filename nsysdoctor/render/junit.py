@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from nsysdoctor.fold import printable
+from nsysdoctor.gate.fold import printable
+from nsysdoctor.gate.verdict import FindingLine, Line, Mismatch, Verdict
 from nsysdoctor.render import verdict_words as words
 from nsysdoctor.report import Finding, Outcome, Report
-from nsysdoctor.verdict import FindingLine, Line, Mismatch, Verdict
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -62,7 +62,7 @@ def _problem(case: TestCase, kind: str, message: str, text: str) -> None:
 
 
 def _mismatch_case(mismatch: Mismatch) -> TestCase:
-    case = _case(mismatch.what, "nsysdoctor.comparable")
+    case = _case(mismatch.what, "nsysdoctor.gate.comparable")
     _problem(case, "error", words.mismatch_text(mismatch), f"next: {mismatch.next}")
     return case
 

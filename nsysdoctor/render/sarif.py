@@ -14,10 +14,10 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Literal
 from urllib.parse import quote
 
-from nsysdoctor.fold import folded_name, printable
+from nsysdoctor.gate.fold import folded_name, printable
+from nsysdoctor.gate.verdict import FindingLine, Line, Verdict
 from nsysdoctor.render import verdict_words as words
 from nsysdoctor.report import Finding, Report
-from nsysdoctor.verdict import FindingLine, Line, Verdict
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from nsysdoctor.fold import printable
-from nsysdoctor.history import HistoryRow, StepChange, Trend, step_changes, trends
+from nsysdoctor.gate.fold import printable
+from nsysdoctor.gate.history import HistoryRow, StepChange, Trend, step_changes, trends
 from nsysdoctor.metrics import METRICS
 from nsysdoctor.render.terminal import Page
 from nsysdoctor.render.verdict import paragraph

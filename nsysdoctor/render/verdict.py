@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nsysdoctor.gate.verdict import FindingLine, Line, Mismatch, Verdict
 from nsysdoctor.render import verdict_words as words
 from nsysdoctor.render.markdown import literal
 from nsysdoctor.render.terminal import UNITS, WIDTH, Page
-from nsysdoctor.verdict import FindingLine, Line, Mismatch, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console

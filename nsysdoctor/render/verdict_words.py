@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from nsysdoctor.gate.verdict import Answer, FindingLine, Line, LineState, Mismatch, Verdict
 from nsysdoctor.metrics import Unit
 from nsysdoctor.units import count_text, quantity_text, ratio_text
-from nsysdoctor.verdict import Answer, FindingLine, Line, LineState, Mismatch, Verdict
 
 ANSWERS: dict[Answer, str] = {"pass": "pass", "fail": "fail", "cannot_judge": "cannot judge"}
 STATES: dict[LineState, str] = {

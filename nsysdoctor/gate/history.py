@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nsysdoctor.baseline import series_of_runs, setup_of, setup_text
-from nsysdoctor.compare import RunValue, compare
 from nsysdoctor.errors import UsageError
-from nsysdoctor.limits import Limits, bound_of
+from nsysdoctor.gate.baseline import series_of_runs, setup_of, setup_text
+from nsysdoctor.gate.compare import RunValue, compare
+from nsysdoctor.gate.limits import Limits, bound_of
 from nsysdoctor.metrics import METRIC_ORDER, METRICS, Unit
 from nsysdoctor.report import Report
 

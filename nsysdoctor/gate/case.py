@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from nsysdoctor.baseline import Baseline, Series, Setup, series_of_runs, setup_of
-from nsysdoctor.limits import Limits
+from nsysdoctor.gate.baseline import Baseline, Series, Setup, series_of_runs, setup_of
+from nsysdoctor.gate.limits import Limits
 from nsysdoctor.report import Report
 
 

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
-from nsysdoctor.baseline import Baseline, Series
-from nsysdoctor.case import Case, make_case, middle, value_of
-from nsysdoctor.comparable import mismatches_of
-from nsysdoctor.compare import Change, Comparison, compare
 from nsysdoctor.errors import NsysDoctorError, UsageError
-from nsysdoctor.explain import Told, next_command, unmeasured, why_changed
-from nsysdoctor.gate_findings import judge_findings, obsolete_texts
-from nsysdoctor.limits import Bound, Limits, bound_of, check_limits
-from nsysdoctor.metrics import METRIC_ORDER, METRICS
-from nsysdoctor.report import Report
-from nsysdoctor.verdict import (
+from nsysdoctor.gate.baseline import Baseline, Series
+from nsysdoctor.gate.case import Case, make_case, middle, value_of
+from nsysdoctor.gate.comparable import mismatches_of
+from nsysdoctor.gate.compare import Change, Comparison, compare
+from nsysdoctor.gate.explain import Told, next_command, unmeasured, why_changed
+from nsysdoctor.gate.findings import judge_findings, obsolete_texts
+from nsysdoctor.gate.limits import Bound, Limits, bound_of, check_limits
+from nsysdoctor.gate.verdict import (
     Answer,
     FindingLine,
     Line,
@@ -25,6 +23,8 @@ from nsysdoctor.verdict import (
     Relation,
     Verdict,
 )
+from nsysdoctor.metrics import METRIC_ORDER, METRICS
+from nsysdoctor.report import Report
 
 _STATE_ORDER: tuple[LineState, ...] = (
     "failed",

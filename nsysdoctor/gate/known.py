@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from nsysdoctor.fold import folded_name, stable_name
+from nsysdoctor.gate.fold import folded_name, stable_name
 from nsysdoctor.report import LEVELS, Finding, Level, Report
 
 _WORSE_RATIO = 0.01

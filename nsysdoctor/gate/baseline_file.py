@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from nsysdoctor.baseline import FORMAT, FORMAT_VERSION, Baseline, DeviceName, Series, Setup
-from nsysdoctor.compare import RunValue
 from nsysdoctor.errors import UsageError
-from nsysdoctor.known import KnownFinding
+from nsysdoctor.gate.baseline import FORMAT, FORMAT_VERSION, Baseline, DeviceName, Series, Setup
+from nsysdoctor.gate.compare import RunValue
+from nsysdoctor.gate.known import KnownFinding
 from nsysdoctor.metrics import METRICS, Unit
 from nsysdoctor.report import State
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsysdoctor.baseline import Baseline, DeviceName, Setup, setup_text
-from nsysdoctor.limits import Limits
-from nsysdoctor.verdict import Mismatch
+from nsysdoctor.gate.baseline import Baseline, DeviceName, Setup, setup_text
+from nsysdoctor.gate.limits import Limits
+from nsysdoctor.gate.verdict import Mismatch
 
 _SAVE = "nsysdoctor baseline save TRACE... -o FILE"
 _RECORD = "nsys profile --trace=cuda,nvtx,osrt ... (the flags that made the baseline)"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from nsysdoctor.baseline import Series, Setup, make_baseline, setup_text
-from nsysdoctor.case import Case, make_case, middle, value_of
-from nsysdoctor.compare import compare
-from nsysdoctor.diff_kernels import KernelChange, kernel_changes
-from nsysdoctor.known import Pair, findings_of_runs, match_findings
-from nsysdoctor.limits import Limits, bound_of
+from nsysdoctor.gate.baseline import Series, Setup, make_baseline, setup_text
+from nsysdoctor.gate.case import Case, make_case, middle, value_of
+from nsysdoctor.gate.compare import compare
+from nsysdoctor.gate.diff_kernels import KernelChange, kernel_changes
+from nsysdoctor.gate.known import Pair, findings_of_runs, match_findings
+from nsysdoctor.gate.limits import Limits, bound_of
 from nsysdoctor.metrics import METRICS, Unit
 from nsysdoctor.report import Report
 

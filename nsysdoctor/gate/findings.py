@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from nsysdoctor.baseline import Baseline
-from nsysdoctor.known import KnownFinding, Pair, findings_of_runs, match_findings
-from nsysdoctor.limits import Limits, Waiver, check_rules, matches
+from nsysdoctor.gate.baseline import Baseline
+from nsysdoctor.gate.known import KnownFinding, Pair, findings_of_runs, match_findings
+from nsysdoctor.gate.limits import Limits, Waiver, check_rules, matches
+from nsysdoctor.gate.verdict import FindingLine, FindingState
 from nsysdoctor.report import Report
-from nsysdoctor.verdict import FindingLine, FindingState
 
 _ORDER: tuple[FindingState, ...] = ("new", "worse", "waived", "known", "fixed")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nsysdoctor.baseline import Series
-from nsysdoctor.case import Case, value_of
-from nsysdoctor.compare import Comparison
-from nsysdoctor.limits import Limits, bound_of
+from nsysdoctor.gate.baseline import Series
+from nsysdoctor.gate.case import Case, value_of
+from nsysdoctor.gate.compare import Comparison
+from nsysdoctor.gate.limits import Limits, bound_of
 from nsysdoctor.metrics import CAUSES, METRICS
 from nsysdoctor.units import ns_text
 

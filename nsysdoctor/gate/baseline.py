@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from nsysdoctor.compare import RunValue, run_value
 from nsysdoctor.errors import UsageError
-from nsysdoctor.known import KnownFinding, findings_of_runs
+from nsysdoctor.gate.compare import RunValue, run_value
+from nsysdoctor.gate.known import KnownFinding, findings_of_runs
 from nsysdoctor.metrics import METRIC_ORDER, Unit, report_metrics
 from nsysdoctor.report import Metric, Report, State
 
@@ -241,6 +241,6 @@ def _step_lengths(run: dict[Key, Metric], key: Key) -> list[float] | None:
 
 def read_baseline(text: str) -> Baseline:
     """Returns the baseline that `to_json` wrote; raises UsageError for anything else."""
-    from nsysdoctor.baseline_file import parse_baseline
+    from nsysdoctor.gate.baseline_file import parse_baseline
 
     return parse_baseline(text)

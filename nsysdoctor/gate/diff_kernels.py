@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nsysdoctor.fold import folded_name, stable_name
+from nsysdoctor.gate.fold import folded_name, stable_name
 from nsysdoctor.report import KernelRow, Report
 
 _MEDIAN_SHARE = 0.05
