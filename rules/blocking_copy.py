@@ -44,7 +44,7 @@ def blocking(
     returned_ns, where (the device; ONCE for copies that no step repeats). Read-backs of a few
     bytes are left to the rule about synchronisation.
     """
-    mine = copies["sync_call"].to_numpy()
+    mine = copies["sync_call"].to_numpy(copy=True)
     up = (copies["direction"] == "HtoD").to_numpy()
     down = (copies["direction"] == "DtoH").to_numpy()
     mine &= up | (down & (copies["bytes"] > scalar_bytes).to_numpy())
