@@ -11,6 +11,7 @@ from nsysdoctor.intervals import covered_before, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.constraints import Links
+from nsysdoctor.units import ratio_text
 from nsysdoctor.verbs import Verb
 
 _LEVELS = ((0.10, "high"), (0.03, "medium"), (0.01, "low"), (0.0, "info"))
@@ -61,7 +62,7 @@ def incomplete_capture(
 ) -> pd.DataFrame:
     """Returns a row per process with lost rows, or one where only the recorder says so: subject,
     device, count (rows lost), lost_ratio, lost_call_count, lost_kernel_count, from_ns, until_ns
-    (since the start of the trace), said, level."""
+    (since the start of the trace), summary, said, level."""
     start = min([int(ops["start_ns"].min()), *lost_kernels["start_ns"].tolist()])
     said = _said(diagnostic_rows)
     kernel = ops["kind"].to_numpy() == KERNEL
@@ -89,7 +90,8 @@ def incomplete_capture(
                 "lost_kernel_count": len(kernels),
                 "from_ns": int(both["start_ns"].min()) - start,
                 "until_ns": int(both["end_ns"].max()) - start,
-                "said": said,
+                "summary": _summary(len(lost), len(kernels), share),
+                "said": f"; {said}" if said else "",
                 "level": next(level for least, level in _LEVELS if share >= least),
             }
         )
@@ -99,17 +101,25 @@ def incomplete_capture(
 
 
 def _said(rows: pd.DataFrame | None) -> str:
-    """What the recorder says about lost rows, as words to append."""
+    """What the recorder says about lost rows, "" if nothing."""
     if rows is None:
         return ""
     texts = sorted({str(t).strip().split("\n")[0] for t in rows["text"] if _SAID.search(str(t))})
-    return f"; the recorder says: {' '.join(texts)}" if texts else ""
+    return f"the recorder says: {' '.join(texts)}" if texts else ""
+
+
+def _summary(calls: int, kernels: int, share: float) -> str:
+    return (
+        f"{calls:,} launch calls have no kernel in the trace and {kernels:,} kernels have no call"
+        f" ({ratio_text(share)} lost)"
+    )
 
 
 def _only_said(said: str) -> dict[str, object]:
     return {
         "subject": "the recorder", "device": -1, "count": 1, "lost_ratio": 0.0,
-        "lost_call_count": 0, "lost_kernel_count": 0, "from_ns": 0, "until_ns": 0, "said": said,
+        "lost_call_count": 0, "lost_kernel_count": 0, "from_ns": 0, "until_ns": 0,
+        "summary": said[:1].upper() + said[1:], "said": "",
         "level": "info",
     }  # fmt: skip
 

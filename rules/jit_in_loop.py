@@ -7,10 +7,12 @@ import pandas as pd
 
 from nsysdoctor.cuts import shorter_calls
 from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.errors import MissingTableError
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.driver_calls import call_idle, recurs
+from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.verbs import SYNCS, Verb
 
@@ -132,7 +134,7 @@ def _units(
     fresh = np.concatenate(([0], ends[:-1]))
     opens = np.concatenate(([True], sync[:-1])) | (memory & (launched > fresh))
     calls = calls.assign(unit=np.cumsum(opens))
-    calls = calls[in_window(host_calls["start_ns"].to_numpy(), window)]
+    calls = calls[in_loop(host_calls, window)]
     told = calls.groupby(["chain", "unit"], sort=True).agg(
         first=("row", "min"), last=("row", "max"), kernels=("kernel", "sum"),
         tunables=("tunable", "sum"), name=("name", "max"), sync=("sync", "any"),
@@ -152,6 +154,11 @@ def jit_in_loop(
 ) -> pd.DataFrame:
     """Returns a row per thread that keeps loading code, and one per thread that keeps trying
     kernels out: subject, device, thread, kind, count, call_ns, longest_ns, what."""
+    if len(loading_calls) and window["basis"].iloc[0] == "all":
+        raise MissingTableError(
+            "no steps were recognised, so loading code once cannot be told from loading it again",
+            "mark the steps with NVTX ranges, or name a steady stretch with --window",
+        )
     rows = []
     for thread, mine in loading_calls.groupby("thread", sort=True):
         if recurs(mine["start_ns"].to_numpy(), steps, window):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 
@@ -116,15 +118,14 @@ def _sequence(mine: pd.DataFrame, names: pd.DataFrame) -> str:
     kernels = mine[mine["name"] >= 0]
     typical = ns_text(float(kernels["kernel_ns"].median()))
     runs = kernels.groupby("run", sort=True)["name"].agg(tuple)
-    counts = runs.value_counts()
-    weight = pd.Series({key: len(key) * times for key, times in counts.items() if times > 1})
+    counts = Counter(runs.tolist())
+    repeated = {key: len(key) * times for key, times in counts.items() if times > 1}
     said = f"kernels typically take {typical}"
-    if not len(weight):
+    if not repeated:
         often = kernels["name"].value_counts().sort_index().nlargest(_NAMED, keep="first")
         return f"{said}; most often {_spoken(list(often.index), names)}"
     # Of equally heavy sequences the one that comes first.
-    best = weight[weight == weight.max()].index[0]
-    best = best if isinstance(best, tuple) else (best,)
+    best = max(repeated, key=lambda key: repeated[key])
     distinct = list(dict.fromkeys(best))
     return (
         f"{said}; a sequence of {len(best)} repeats {counts[best]} times: "

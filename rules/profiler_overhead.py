@@ -9,6 +9,7 @@ from nsysdoctor.cuts import shorter_calls
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import Spans, covered, spans, union
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.tables.states import CAUSE
 from nsysdoctor.tables.steps import in_window
 
@@ -32,7 +33,7 @@ def held_calls(
         held = union(spans(mine["start_ns"], mine["end_ns"]))
         within[rows] = covered(Spans(start[rows], end[rows]), held)
         before[rows] = covered(Spans((start - outside)[rows], start[rows]), held)
-    rows = np.flatnonzero(in_window(start, window) & (within + before > 0))
+    rows = np.flatnonzero(in_loop(host_calls, window) & (within + before > 0))
     return pd.DataFrame(
         {
             "api": host_calls["api"].to_numpy()[rows],

@@ -12,9 +12,9 @@ from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
+from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.tables.range_places import RangePlaces
 from nsysdoctor.tables.states import CAUSE
-from nsysdoctor.tables.steps import in_window
 from nsysdoctor.verbs import SYNCS
 
 _READ_NS = 5_000
@@ -65,7 +65,7 @@ def drains(
     is_sync = host_calls["verb"].isin([int(v) for v in SYNCS]).to_numpy()
     blocking = host_calls["api"].isin(read_backs.loc[read_backs["blocks"], "api"]).to_numpy()
     chosen = is_sync | blocking
-    rows = np.flatnonzero(chosen & in_window(host_calls["start_ns"].to_numpy(), window))
+    rows = np.flatnonzero(chosen & in_loop(host_calls, window))
     calls = host_calls.iloc[rows].reset_index(drop=True)
     found = pd.DataFrame(
         {
@@ -142,6 +142,8 @@ def _gap_behind(found: pd.DataFrame, gaps: pd.DataFrame) -> Ints:
         opens, closes = (gaps[c].to_numpy()[mine] for c in ("start_ns", "end_ns"))
         start, end = (found[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
         index = np.searchsorted(opens, end + _NEAR_NS, side="right") - 1
+        if not len(mine):
+            continue
         hit = (index >= 0) & (closes[np.maximum(index, 0)] > end)
         hit &= opens[np.maximum(index, 0)] >= start - _NEAR_NS
         gap[rows[hit]] = mine[index[hit]]

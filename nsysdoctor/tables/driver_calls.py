@@ -7,8 +7,8 @@ import pandas as pd
 
 from nsysdoctor.intervals import spans, union
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.tables.states import CAUSE
-from nsysdoctor.tables.steps import in_window
 from nsysdoctor.verbs import ALLOCATIONS, Verb
 
 _DELAYED_NS = 50_000
@@ -33,7 +33,7 @@ def driver_calls(
     none).
     """
     mine = host_calls["verb"].isin([int(v) for v in _OWNERS]).to_numpy()
-    rows = np.flatnonzero(mine & in_window(host_calls["start_ns"].to_numpy(), window))
+    rows = np.flatnonzero(mine & in_loop(host_calls, window))
     calls = host_calls.iloc[rows].reset_index(drop=True)
     row = calls["api"].to_numpy()
     idle, device = call_idle(row, gap_causes)

@@ -9,8 +9,10 @@ import pandas as pd
 
 from nsysdoctor.intervals import EMPTY, Ints, Spans, covered, spans, union
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.constraints import Links
 from nsysdoctor.tables.states import CAUSE, States
+from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.waiting import Waiting
 
 _LOADER = re.compile(
@@ -19,6 +21,7 @@ _LOADER = re.compile(
     r"|(data|batch|input|sample)s?[ _.-]?(load|wait|fetch|read|pipeline|decod)|__next__|prefetch"
     r"|decode[ _]?(image|jpeg|video|sample)|^(data|input|fetch|load)$"
 )
+_SAME = ["kind", "name", "bytes"]
 _WAITS = (CAUSE["os_wait"], CAUSE["input_wait"])
 
 
@@ -45,10 +48,11 @@ def host_calls(
 
     Columns: api, chain, thread, process, verb, start_ns, end_ns, own_ns (the call's own cost,
     waiting for operations apart), blocks (it waits for operations), op (the first operation it
-    submits, -1 none), before (row of this table of the chain's previous call, -1 none) and, about
-    the time between the two outside CUDA: outside_ns, wait_ns (asleep in OS calls), loader_ns (in
-    ranges named like a loader), pause_ns (held by the profiler), idle_ns (a device idled because
-    of it), idle_wait_ns (that part of it asleep), device (the one that idled most, -1 none).
+    submits, -1 none), before (row of this table of the chain's previous call, -1 none), again
+    (bool: what the chain launches next was launched before) and, about the time between the two
+    outside CUDA: outside_ns, wait_ns (asleep in OS calls), loader_ns (in ranges named like a
+    loader), pause_ns (held by the profiler), idle_ns (a device idled because of it), idle_wait_ns
+    (that part of it asleep), device (the one that idled most, -1 none).
     """
     rows = np.flatnonzero(api["top"].to_numpy())
     rows = rows[np.lexsort((rows, api["start_ns"].to_numpy()[rows], relay[rows]))]
@@ -64,6 +68,7 @@ def host_calls(
     found["before"] = np.concatenate(([-1], np.where(same, np.arange(len(rows) - 1), -1)))[
         : len(rows)
     ]
+    found["again"] = _again(found, ops)
     found = _with_outside(found, thread_states or {}, loader_ranges)
     return _with_idle(found, gap_causes)
 
@@ -74,6 +79,33 @@ def _first_op(links: Links, rows: Ints, calls: int, ops: pd.DataFrame) -> Ints:
     order = submitted[np.argsort(-ops["start_ns"].to_numpy()[submitted], kind="stable")]
     first[links.call[order]] = order
     return first[rows]
+
+
+def _again(found: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
+    """Whether the kernel (in a process without kernels the copy of that size) that each call or a
+    later one of its chain launches next is one that its process launched before."""
+    count, op = len(found), found["op"].to_numpy()
+    mine = found[op >= 0].assign(**{c: ops[c].to_numpy()[op[op >= 0]] for c in _SAME})
+    runs = mine["kind"].isin((KERNEL, GRAPH))
+    mine = mine[runs | ~mine["process"].isin(mine.loc[runs, "process"].unique())]
+    mine = mine.sort_values(["start_ns", "api"], kind="stable")
+    known = pd.Series(False, index=np.arange(count))
+    known[mine.index] = mine.duplicated(["process", *_SAME])
+    at = np.full(count + 1, count)
+    at[mine.index] = mine.index
+    following = np.minimum.accumulate(at[::-1])[::-1][:count]
+    row = np.minimum(following, max(count - 1, 0))
+    chain = found["chain"].to_numpy()
+    return np.asarray((following < count) & (chain[row] == chain) & known.to_numpy()[row])
+
+
+def in_loop(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
+    """Returns which rows of `host_calls` belong to what the program repeats: the calls of the
+    window, and where no steps tell the start apart, only those that lead to a repeated launch."""
+    inside = in_window(host_calls["start_ns"].to_numpy(), window)
+    if window["basis"].iloc[0] == "all":
+        inside = inside & host_calls["again"].to_numpy()
+    return np.asarray(inside)
 
 
 def _with_outside(

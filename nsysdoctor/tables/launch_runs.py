@@ -7,9 +7,9 @@ import pandas as pd
 
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL, SET
+from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.tables.starving import PAUSE_NS
 from nsysdoctor.tables.states import CAUSE
-from nsysdoctor.tables.steps import in_window
 from nsysdoctor.verbs import Verb
 
 _LAUNCHES = (Verb.LAUNCH, Verb.SET_ASYNC)
@@ -41,7 +41,7 @@ def launch_runs(host_calls: pd.DataFrame, ops: pd.DataFrame, window: pd.DataFram
     fitting = submits | np.isin(verb, [int(v) for v in _PASSING])
     short = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy() < PAUSE_NS
     fitting &= short & ~host_calls["blocks"].to_numpy()
-    fitting &= in_window(host_calls["start_ns"].to_numpy(), window)
+    fitting &= in_loop(host_calls, window)
     follows = np.zeros(len(host_calls), dtype=bool)
     follows[1:] = fitting[1:] & fitting[:-1] & (before[1:] >= 0)
     follows &= host_calls["outside_ns"].to_numpy() < PAUSE_NS
@@ -74,9 +74,9 @@ def slow_graphs(
     device idled for it). Of a replay recorded as a whole its length tells how many nodes it can
     have at most.
     """
-    verb, start = host_calls["verb"], host_calls["start_ns"].to_numpy()
-    chosen = (verb == int(Verb.GRAPH_LAUNCH)) & (host_calls["op"] >= 0) & ~host_calls["blocks"]
-    rows = np.flatnonzero(chosen.to_numpy() & in_window(start, window))
+    graphs = (host_calls["verb"] == int(Verb.GRAPH_LAUNCH)) & ~host_calls["blocks"]
+    chosen = (graphs & (host_calls["op"] >= 0)).to_numpy()
+    rows = np.flatnonzero(chosen & in_loop(host_calls, window))
     mine = host_calls.iloc[rows].reset_index(drop=True)
     op = mine["op"].to_numpy()
     seen = mine["api"].map(launches["api"].value_counts()).fillna(1).to_numpy(dtype=np.int64)

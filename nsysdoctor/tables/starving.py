@@ -8,6 +8,7 @@ import pandas as pd
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY
+from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.tables.step_marks import Marks
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.time_budget import BUCKETS
@@ -107,7 +108,7 @@ def _whole_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarr
     """Calls of the window whose time outside CUDA before them lies in it as well."""
     start = host_calls["start_ns"].to_numpy()
     opens = start - host_calls["outside_ns"].to_numpy()
-    return np.asarray(in_window(start, window) & in_window(opens, window))
+    return np.asarray(in_loop(host_calls, window) & in_window(opens, window))
 
 
 def _watched(host_calls: pd.DataFrame, waits: pd.DataFrame | None) -> np.ndarray:
@@ -147,7 +148,7 @@ def host_load(
     own = _own_outside(host_calls, input_waits)
     others = host_calls["verb"].isin([int(v) for v in _OTHERS]).to_numpy()
     work = own + np.where(others, 0, host_calls["own_ns"].to_numpy())
-    inside = in_window(host_calls["start_ns"].to_numpy(), window)
+    inside = in_loop(host_calls, window)
     by_chain = pd.Series(work[inside]).groupby(host_calls["chain"].to_numpy()[inside]).sum()
     row = window.iloc[0]
     busy = device_pieces[device_pieces["bucket"] != BUCKETS.index("idle")]
