@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,11 +19,9 @@ def exported(report: Path) -> tuple[Path, Scratch]:
     Raises UnreadableTraceError with the command to run when nsys is missing or fails.
     """
     nsys = shutil.which("nsys")
+    hint = f"run: nsys export --type sqlite {shlex.quote(str(report))}"
     if nsys is None:
-        raise UnreadableTraceError(
-            f"{report} is an nsys report, not an export",
-            f"run: nsys export --type sqlite {report}",
-        )
+        raise UnreadableTraceError(f"{report} is an nsys report, not an export", hint)
     folder = Scratch()
     target = folder.path / "run.sqlite"
     command = [nsys, "export", "--type", "sqlite", "--output", str(target), str(report.resolve())]
@@ -30,7 +29,6 @@ def exported(report: Path) -> tuple[Path, Scratch]:
     if done.returncode or not target.exists():
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UnreadableTraceError(
-            f"nsys could not export {report}" + (f" ({said[-1]})" if said else ""),
-            f"run: nsys export --type sqlite {report}",
+            f"{report} could not be exported by nsys" + (f" ({said[-1]})" if said else ""), hint
         )
     return target, folder

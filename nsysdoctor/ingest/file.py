@@ -30,11 +30,6 @@ def check_kind(path: Path) -> None:
         raise UnreadableTraceError(f"{path} may not be read", "check its permissions") from error
     except (OSError, ValueError) as error:
         raise UnreadableTraceError(f"{path} cannot be read: {error}", "check the path") from error
-    if path.suffix in {".nsys-rep", ".qdrep"}:
-        raise UnreadableTraceError(
-            f"{path} is an nsys report, not an export",
-            f"run: nsys export --type sqlite {path}",
-        )
     if head != _HEADER:
         what = "is empty" if not head else "is not an SQLite file"
         raise UnreadableTraceError(

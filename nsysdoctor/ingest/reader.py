@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -17,7 +17,7 @@ import pandas as pd
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
 from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
-from nsysdoctor.ingest.schema import MARKS, Column, Source
+from nsysdoctor.ingest.schema import MARKS, OPEN_NS, Column, Source
 from nsysdoctor.ingest.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Export:
         frame = _frame(arrow, source.columns)
         total = self.count(f'SELECT count(*) FROM "{table}" WHERE {condition}')
         dropped = {"a time that is no number": total - len(frame)} if total > len(frame) else {}
-        frame, impossible = _drop_impossible(frame)
+        frame, impossible = _drop_impossible(frame, source)
         return Rows(frame, dropped | impossible, total)
 
     def read_or_empty(self, source: Source) -> Rows:
@@ -106,8 +106,9 @@ class Export:
 
     def metadata(self) -> dict[str, str]:
         """Returns the export's own version facts; never the capture's environment or command."""
-        table = next((t for t in ("META_DATA_EXPORT", "EXPORT_META_DATA") if t in self.tables), "")
-        if not table:
+        known = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+        table = next((t for t in known if {"name", "value"} <= set(self.tables.get(t, ()))), None)
+        if table is None:
             return {}
         rows = self.query(
             f"SELECT name, value FROM {table} WHERE name LIKE 'EXPORT_PRODUCT_%' "
@@ -147,8 +148,7 @@ def open_export(path: Path) -> Export:
     """
     if path.suffix in REPORT_SUFFIXES and path.is_file():
         target, folder = exported(path)
-        return Export(path, f"file:{quote(str(target))}?mode=ro&immutable=1",
-                      _tables(f"file:{quote(str(target))}?mode=ro", path), folder)  # fmt: skip
+        return replace(open_export(target), path=path, _copy=folder)
     check_kind(path)
     real = path.resolve()
     logs = live_logs(real)
@@ -238,7 +238,7 @@ def _expression(column: Column, found: str | None) -> str:
         return f'"{found}"'
     default = 0 if column.default is None else column.default
     # The literal -2^63 does not parse as an integer; this sum does.
-    text = str(default) if default > -(1 << 63) else "(-9223372036854775807 - 1)"
+    text = str(default) if default > OPEN_NS else "(-9223372036854775807 - 1)"
     return f"CASE typeof(\"{found}\") WHEN 'integer' THEN \"{found}\" ELSE {text} END"
 
 
@@ -291,14 +291,15 @@ def _decoded(values: pa.ChunkedArray) -> pd.Categorical:
     )
 
 
-def _drop_impossible(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Drops spans that cannot be; open ends (-2^63) are for the caller to close."""
+def _drop_impossible(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Drops spans that cannot be; open ends, where a source may have them, are not closed here."""
     if not {"start_ns", "end_ns"} <= set(frame.columns):
         return frame, {}
     start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
-    open_end = end == -(1 << 63)
+    may_be_open = any(c.name == "end_ns" and c.default is not None for c in source.columns)
+    open_end = (end == OPEN_NS) & may_be_open
     never = (start == 0) & (end == 0)
-    far = (end >= _FAR_NS) | (start >= _FAR_NS) | (start <= -_FAR_NS)
+    far = _is_far(start) | (~open_end & _is_far(end))
     sound = ~open_end & ~never & ~far
     backwards = sound & (end < start)
     endless = sound & (end - np.where(sound, start, end) > _LONGEST_NS)
@@ -312,3 +313,7 @@ def _drop_impossible(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]
     if not dropped:
         return frame, {}
     return frame[~(never | far | backwards | endless)].reset_index(drop=True), dropped
+
+
+def _is_far(times: np.ndarray) -> np.ndarray:
+    return np.asarray((times >= _FAR_NS) | (times <= -_FAR_NS))

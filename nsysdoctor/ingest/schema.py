@@ -12,6 +12,9 @@ from typing import Literal
 INVALID_ID = 0xFFFFFFFF
 """The value that stands for "no stream" and "no event" in synchronisation rows."""
 
+OPEN_NS = -(1 << 63)
+"""Stands for the NULL end of a range that was never closed."""
+
 PROCESS_MASK = ~0xFFFFFF
 """globalTid & PROCESS_MASK = globalPid: the thread id fills the low 24 bits."""
 
@@ -174,7 +177,7 @@ NVTX = Source(
     "--trace=nvtx",
     (
         Column("start_ns", ("start",), None, "time"),
-        Column("end_ns", ("end",), -(1 << 63)),
+        Column("end_ns", ("end",), OPEN_NS),
         Column("event_type", ("eventType",), None),
         Column("text_id", ("textId",), -1),
         Column("global_tid", ("globalTid",)),

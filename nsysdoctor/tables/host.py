@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.schema import INVALID_ID
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
@@ -14,9 +15,16 @@ from nsysdoctor.verbs import bare_name, verb_of, waits_for_others
 
 @table
 def api_names(api_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.DataFrame:
-    """Returns the distinct CUDA calls: name_id, name (suffix stripped), verb (see `Verb`)."""
+    """Returns the distinct CUDA calls: name_id, name (suffix stripped), verb (see `Verb`).
+
+    Raises MissingTableError when no call has a name: then nothing tells what any of them did.
+    """
     ids = np.unique(api_rows["name_id"].to_numpy())
     texts = [str(strings.get(i, "")) for i in ids]
+    if not any(texts):
+        raise MissingTableError(
+            "the export names none of its CUDA calls", "export again with nsys export --type sqlite"
+        )
     return pd.DataFrame(
         {
             "name_id": ids,

@@ -143,7 +143,10 @@ def _name(
     asked = pd.DataFrame(
         {"kind": found["kind"], "key": _name_keys(found, kernel_rows, memcpy_rows)}
     )
-    known = op_names[["kind", "key"]].assign(code=np.arange(len(op_names)))
+    # Several string ids may spell one name; all operations of a name have its first row.
+    rows = op_names.assign(code=np.arange(len(op_names)))
+    rows["code"] = rows.groupby(["kind", "full"], sort=False)["code"].transform("min")
+    known = rows[["kind", "key", "code"]]
     return np.asarray(asked.merge(known, "left", ["kind", "key"])["code"], dtype=np.int64)
 
 

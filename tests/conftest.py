@@ -1,0 +1,13 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+import pytest
+
+from nsysdoctor.rule import Rule, load_rules
+
+
+@pytest.fixture(scope="session")
+def all_rules() -> list[Rule]:
+    """The built-in rules, loaded once."""
+    return load_rules()
