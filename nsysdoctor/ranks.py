@@ -45,7 +45,10 @@ class Job(NamedTuple):
 def bring_together(summaries: Sequence[RankSummary]) -> Job:
     """Returns the job that the summaries describe; participants are devices of traces."""
     people: list[tuple[int, int, int, str, int]] = []
-    arrivals, activity = [], []
+    # Empty parts first: a device that ran nothing but instants does nothing for any time.
+    nothing = summaries[0]
+    arrivals = [nothing.arrivals.iloc[:0].assign(participant=0, shift_ns=0)]
+    activity = [nothing.activity.iloc[:0][["what", "ns"]].assign(participant=0)]
     for trace, summary in enumerate(summaries):
         devices = np.unique(summary.activity["device"].to_numpy()).tolist()
         for device in devices:
