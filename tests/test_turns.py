@@ -1,0 +1,159 @@
+"""What takes turns on a device, which collectives meet, and edits that pass waits on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsysdoctor.edits import Change, edits
+from nsysdoctor.graph import Kind, Wish, number_nodes, settle
+from nsysdoctor.replay import Finish, Replay, edited, run
+from nsysdoctor.tables.collectives import collectives, gpus_text, rank_groups
+from nsysdoctor.tables.turns import turns
+
+COPY, KERNEL = 1, 0
+HTOD, DTOH = 1 << 16, 2 << 16
+
+
+def ops_of(*rows: tuple[int, int, int, int, int, int]) -> pd.DataFrame:
+    """Operations from (kind, device, lane, name, start_ns, end_ns)."""
+    names = ["kind", "device", "lane", "name", "start_ns", "end_ns"]
+    frame = pd.DataFrame(rows, columns=names)
+    return frame.assign(row=np.arange(len(frame)))
+
+
+def kernel_rows(*blocks: int) -> pd.DataFrame:
+    return pd.DataFrame({"grid_x": blocks, "grid_y": 1, "grid_z": 1})
+
+
+def categories(ops: pd.DataFrame, *communicating: int) -> pd.Series[str]:
+    found = np.where(ops["name"].isin(communicating), "communication", "gemm")
+    return pd.Series(found)
+
+
+ONE_GPU = pd.DataFrame({"device": [0], "sm_count": [108]})
+
+
+def test_copies_of_one_direction_share_an_engine_whatever_their_memory() -> None:
+    names = pd.DataFrame({"key": [HTOD + 1, HTOD + 2, DTOH]})
+    ops = ops_of(
+        (COPY, 0, 0, 0, 0, 10), (COPY, 0, 1, 1, 10, 20), (COPY, 0, 2, 2, 12, 22),
+        (COPY, 1, 3, 0, 15, 25), (COPY, 0, 1, 0, 30, 40),
+    )  # fmt: skip
+    devices = pd.DataFrame({"device": [0, 1], "sm_count": [108, 108]})
+    found = turns(ops, names, categories(ops), devices)
+    assert found.engine.tolist() == [-1, 0, -1, -1, 1]
+
+
+def test_only_kernels_that_fill_the_device_take_turns() -> None:
+    names = pd.DataFrame({"key": [1, 2]})
+    ops = ops_of(
+        (KERNEL, 0, 0, 0, 0, 10), (KERNEL, 0, 1, 0, 11, 20), (KERNEL, 0, 2, 0, 12, 22),
+        (KERNEL, 0, 0, 0, 25, 30), (KERNEL, 0, 1, 1, 31, 40),
+    )  # fmt: skip
+    found = turns(ops, names, categories(ops, 1), ONE_GPU, kernel_rows(108, 400, 107, 200, 400))
+    # The third has too few blocks, the last is a collective.
+    assert found.device.tolist() == [-1, 0, -1, 1, -1]
+
+
+def test_a_kernel_does_not_wait_for_one_it_ran_beside_or_its_own_stream() -> None:
+    names = pd.DataFrame({"key": [1]})
+    ops = ops_of((KERNEL, 0, 0, 0, 0, 10), (KERNEL, 0, 1, 0, 5, 20), (KERNEL, 0, 1, 0, 21, 30))
+    found = turns(ops, names, categories(ops), ONE_GPU, kernel_rows(500, 500, 500))
+    assert found.device.tolist() == [-1, -1, -1]
+
+
+def test_kernels_of_one_name_that_end_together_on_distinct_devices_meet() -> None:
+    ops = ops_of(
+        (KERNEL, 0, 0, 0, 0, 10_000), (KERNEL, 1, 1, 0, 8_000, 10_500),
+        (KERNEL, 0, 0, 0, 200_000, 210_000), (KERNEL, 1, 1, 1, 200_000, 210_000),
+        (KERNEL, 0, 0, 0, 400_000, 410_000), (KERNEL, 0, 2, 0, 400_000, 410_000),
+    )  # fmt: skip
+    found = collectives(ops, categories(ops, 0, 1))
+    assert found["ranks"].tolist() == [2, 2, 1, 1, 1, 1]
+    assert found["transfer_ns"].tolist() == [2_500, 2_500, 10_000, 10_000, 10_000, 10_000]
+    assert (found["meeting"][2:] == -1).all()
+
+
+def test_devices_that_meet_are_one_group_even_by_way_of_a_third() -> None:
+    met = pd.DataFrame({"meeting": [0, 0, 1, 1, -1], "device": [0, 2, 2, 3, 1]})
+    devices = pd.DataFrame({"device": [0, 1, 2, 3]})
+    found = rank_groups(devices, met)
+    assert found["label"].tolist() == ["GPUs 0, 2, 3", "GPU 1", "GPUs 0, 2, 3", "GPUs 0, 2, 3"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "text"),
+    [
+        ([3], "GPU 3"),
+        ([0, 1], "GPUs 0, 1"),
+        ([0, 1, 2], "GPUs 0 to 2"),
+        ([0, 2, 3], "GPUs 0, 2, 3"),
+    ],
+)
+def test_devices_in_words(devices: list[int], text: str) -> None:
+    assert gpus_text(devices) == text
+
+
+def chain(count: int, kind: Kind, length: int = 10) -> Replay:
+    """A replay of operations of 10 ns that follow one another 1 ns apart by edges of one kind."""
+    start = np.arange(count, dtype=np.int64) * (length + 1)
+    ops = pd.DataFrame({"start_ns": start, "end_ns": start + length})
+    api = pd.DataFrame({"top": np.empty(0, dtype=bool), "start_ns": start[:0], "end_ns": start[:0]})
+    nodes = number_nodes(api, ops)
+    row, one = np.arange(count), np.ones(count - 1, dtype=np.int64)
+    graph = settle(
+        nodes,
+        [
+            Wish(nodes.op_end[:-1], nodes.op_start[1:], one, kind, row[1:]),
+            Wish(nodes.op_start, nodes.op_end, np.full(count, length), Kind.RUN, row),
+        ],
+    )
+    return Replay(graph, Finish(-1, 0, nodes.op_end[-1:]), int(ops["end_ns"].iloc[-1]))
+
+
+@pytest.mark.parametrize("count", [3, 70, 1000])
+def test_what_follows_released_operations_goes_on_from_what_came_before_them(count: int) -> None:
+    replay = chain(count, Kind.STREAM)
+    gone = np.arange(1, count - 1)
+    lag, source = edited(replay.graph, edits(Change.RELEASE, 0, gone), "middle")
+    time = run(replay.graph, lag, source)
+    last = replay.graph.nodes.op_start[-1]
+    assert int(time[last]) == 11
+
+
+@pytest.mark.parametrize("count", [3, 70, 1000])
+def test_copies_freed_of_their_engine_let_the_next_wait_for_those_before(count: int) -> None:
+    replay = chain(count, Kind.ENGINE)
+    freed = np.arange(1, count - 1)
+    lag, source = edited(replay.graph, edits(Change.FREE_ENGINE, 0, freed), "middle")
+    time = run(replay.graph, lag, source)
+    assert int(time[replay.graph.nodes.op_start[-1]]) == 11
+
+
+def test_unseen_drops_only_what_was_merely_seen() -> None:
+    for kind, saved in ((Kind.SEEN, True), (Kind.EVENT, False), (Kind.STREAM, False)):
+        replay = chain(3, kind)
+        lag, source = edited(replay.graph, edits(Change.UNSEEN, 0, np.array([2])), "middle")
+        edges = replay.graph.edges
+        assert bool((lag != edges.lag).any() or (source != edges.source).any()) is saved
+
+
+def test_a_faster_collective_ends_earlier_on_all_ranks_only_if_all_are_faster() -> None:
+    ops = pd.DataFrame({"start_ns": [0, 40], "end_ns": [100, 100]})
+    none = np.empty(0, dtype=np.int64)
+    api = pd.DataFrame({"top": none.astype(bool), "start_ns": none, "end_ns": none})
+    nodes, row = number_nodes(api, ops), np.arange(2)
+    transfer = np.full(2, 60, dtype=np.int64)
+    graph = settle(
+        nodes,
+        [
+            Wish(nodes.op_start, nodes.op_end, transfer, Kind.RUN, row),
+            Wish(nodes.op_start[::-1].copy(), nodes.op_end, transfer, Kind.MEET, row),
+        ],
+    )
+    assert run(graph).tolist() == graph.nodes.time.tolist()
+    replay = Replay(graph, Finish(-1, 0, nodes.op_end[:1]), 100)
+    assert replay.saving_ns(edits(Change.OP_NS, 0, np.array([0, 1]), 10), "middle") == 50
+    assert replay.saving_ns(edits(Change.OP_NS, 0, np.array([1]), 10), "middle") == 0
