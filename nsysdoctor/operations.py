@@ -10,8 +10,8 @@ from nsysdoctor.geometry import ITEMSIZES, itemsizes, layout_of, plain, template
 _FUNCTORS = (
     (r"CUDAFunctor(?:OnSelf|OnOther)?_add|\bplus<|std::plus", "add"),
     (r"direct_copy_kernel|float16_copy|copy_device_to_device|copy_kernel", "copy"),
-    (r"FillFunctor|fill_kernel", "fill"),
     (r"masked_fill", "masked_fill"),
+    (r"FillFunctor|fill_kernel", "fill"),
     (r"addcmul", "addcmul"),
     (r"addcdiv", "addcdiv"),
     (r"MulFunctor|multiplies<", "mul"),

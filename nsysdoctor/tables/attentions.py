@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -66,9 +65,8 @@ def attentions(
     rows = _Rows(sequence, kernels, operations, softmaxes)
     regions = sorted(rows.regions())
     taken = np.full(len(sequence), -1, dtype=np.int64)
-    for unit, region in enumerate(regions):
-        place = np.arange(region.first, region.last + 1)
-        taken[place[taken[place] < 0]] = unit
+    for unit, region in reversed(list(enumerate(regions))):
+        taken[region.first : region.last + 1] = unit
     at = np.flatnonzero(taken >= 0)
     found = pd.DataFrame({"unit": taken[at], "op": sequence["op"].to_numpy()[at]})
     found["kernel"] = sequence["kernel"].to_numpy()[at]
@@ -77,6 +75,20 @@ def attentions(
         values = np.array([getattr(region, field) for region in regions])
         found[field] = values[found["unit"]] if regions else []
     return _priced(found, kernels, peaks)
+
+
+class _Spans(NamedTuple):
+    """Stretches between two products with only memory-bound kernels, and nothing apart, inside:
+    the rows of the products, and of the kernels between them the largest result and what is
+    computed (bool per stretch)."""
+
+    first: np.ndarray
+    last: np.ndarray
+    scores: np.ndarray
+    alike: np.ndarray
+    softmax: np.ndarray
+    written_out: np.ndarray
+    backward: np.ndarray
 
 
 class _Rows:
@@ -89,73 +101,85 @@ class _Rows:
         operations: np.ndarray,
         softmaxes: np.ndarray,
     ) -> None:
-        row = np.maximum(sequence["kernel"].to_numpy(), 0)
-        kernel = sequence["kernel"].to_numpy() >= 0
-        empty = not len(kernels)
+        row = sequence["kernel"].to_numpy()
+        known = np.flatnonzero(row >= 0)
+        mine = row[known]
+
+        def spread(values: np.ndarray) -> np.ndarray:
+            """Values of kernels on the rows of the sequence; copies have none."""
+            found = np.zeros(len(row), dtype=values.dtype)
+            found[known] = values[mine]
+            return found
+
+        name = kernels["name"].to_numpy()
+        free = ~kernels["fused"].to_numpy()
         self.apart = sequence["apart"].to_numpy()
-        name = np.zeros(len(row), dtype=np.int64) if empty else kernels["name"].to_numpy()[row]
-        category = kernels["category"].cat
-        codes = category.codes.to_numpy()[row] if not empty else np.full(len(row), -1)
-
-        def among(families: frozenset[str]) -> np.ndarray:
-            return np.asarray(
-                kernel & np.isin(codes, np.flatnonzero(category.categories.isin(families)))
-            )
-
-        fused = kernels["fused"].to_numpy()[row] if not empty else np.zeros(len(row), dtype=bool)
-        self.product = among(frozenset({"gemm"})) & ~fused
-        self.inner = among(frozenset(_BETWEEN)) & ~fused
-        self.softmax = softmaxes[name] & kernel
-        self.word = operations[name]
-        self.batch = kernels["batch"].to_numpy()[row] if not empty else row
-        self.written = np.nan_to_num(kernels["written_bytes"].to_numpy()[row]) if not empty else row
-
-    def regions(self) -> Iterator[Region]:
-        """Yields forward and backward attention, whole or by the size of their scores."""
-        spans = list(self._spans())
-        found = [region for span in spans if (region := self._by_softmax(*span))]
-        yield from found
-        known = {
-            (int(self.batch[r.first]), r.scores_bytes)
-            for r in found
-            if not r.backward and self.batch[r.first] > 1 and r.scores_bytes > 0
+        self.product = spread((kernels["category"] == "gemm").to_numpy() & free)
+        self.inner = spread(kernels["category"].isin(_BETWEEN).to_numpy() & free)
+        self.batch = spread(kernels["batch"].to_numpy())
+        self.written = spread(np.nan_to_num(kernels["written_bytes"].to_numpy()))
+        self.softmax = spread(softmaxes[name])
+        self.words = {
+            word: spread(np.isin(operations, names)[name]) for word, names in _PARTS.items()
         }
-        sure = {(r.first, r.last) for r in found}
-        for first, last in spans:
-            region = self._by_size(first, last, known)
-            if region and not any(a <= region.last and region.first <= b for a, b in sure):
-                yield region
 
-    def _spans(self) -> Iterator[tuple[int, int]]:
-        """Products with only memory-bound kernels, and nothing apart, between them."""
+    def regions(self) -> list[Region]:
+        """Returns forward and backward attention, whole or by the size of their scores."""
+        spans = self._spans()
+        known = {
+            (int(self.batch[first]), float(scores))
+            for first, scores, hit in zip(
+                spans.first, spans.scores, self._forward(spans), strict=True
+            )
+            if hit and self.batch[first] > 1 and scores > 0
+        }
+        by_size = np.array(
+            [
+                (int(batch), float(scores)) in known
+                for batch, scores in zip(self.batch[spans.first], spans.scores, strict=True)
+            ],
+            dtype=bool,
+        )
+        same = self.batch[spans.first] == self.batch[spans.last]
+        sure = spans.softmax | spans.written_out
+        gradient = np.where(sure, spans.backward, by_size & same & (spans.alike >= 2))
+        chosen = np.flatnonzero(sure | gradient.astype(bool))
+        return [
+            Region(*self._reach(int(spans.first[i]), int(spans.last[i]), bool(gradient[i])),
+                   bool(gradient[i]), float(spans.scores[i]))
+            for i in chosen.tolist()
+        ]  # fmt: skip
+
+    def _forward(self, spans: _Spans) -> np.ndarray:
+        return np.asarray((spans.softmax | spans.written_out) & ~spans.backward)
+
+    def _spans(self) -> _Spans:
         product = np.flatnonzero(self.product)
-        for first, last in zip(product[:-1].tolist(), product[1:].tolist(), strict=True):
-            if not 1 < last - first <= _MOST_BETWEEN + 1:
-                continue
-            between = slice(first + 1, last)
-            if self.inner[between].all() and not self.apart[first + 1 : last + 1].any():
-                yield first, last
+        first, last = product[:-1], product[1:]
+        size = last - first - 1
+        inside = self._count(self.inner, first + 1, last) == size
+        close = self._count(self.apart, first + 1, last + 1) == 0
+        kept = inside & close & (size >= 1) & (size <= _MOST_BETWEEN)
+        first, last = first[kept], last[kept]
+        row, span = _between(first, last)
+        scores = np.zeros(len(first))
+        np.maximum.at(scores, span, self.written[row])
+        alike = np.bincount(span[self.written[row] == scores[span]], minlength=len(first))
 
-    def _by_softmax(self, first: int, last: int) -> Region | None:
-        words = set(self.word[first + 1 : last].tolist())
-        parts = {"exp", "sum"} <= words and bool({"div", "mul", "reciprocal"} & words)
-        if not (self.softmax[first + 1 : last].any() or (parts and "max" in words)):
-            return None
-        backward = "softmax_backward" in words
-        scores = float(self.written[first + 1 : last].max())
-        return Region(*self._reach(first, last, backward), backward, scores)
+        def any_of(flags: np.ndarray) -> np.ndarray:
+            return self._count(flags, first + 1, last) > 0
 
-    def _by_size(
-        self, first: int, last: int, known: set[tuple[int, float]]
-    ) -> Region | None:
-        """The gradient of a softmax in parts: kernels as big as scores between such products."""
-        if self.batch[first] != self.batch[last]:
-            return None
-        scores = float(self.written[first + 1 : last].max())
-        alike = int((self.written[first + 1 : last] == scores).sum())
-        if alike < 2 or (int(self.batch[first]), scores) not in known:
-            return None
-        return Region(*self._reach(first, last, True), True, scores)
+        told = {word: any_of(flags) for word, flags in self.words.items()}
+        written_out = told["exp"] & told["sum"] & told["max"] & told["quotient"]
+        return _Spans(
+            first, last, scores, alike, any_of(self.softmax), written_out, told["backward"]
+        )
+
+    @staticmethod
+    def _count(flags: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """How many rows of [first, end) are flagged."""
+        total = np.concatenate([[0], np.cumsum(flags)])
+        return np.asarray(total[end] - total[first])
 
     def _reach(self, first: int, last: int, backward: bool) -> tuple[int, int]:
         """With the second product on either side of a gradient: of the same batch."""
@@ -167,6 +191,20 @@ class _Rows:
         if behind < len(self.product) and self.product[behind] and not self.apart[behind]:
             last = behind if self.batch[behind] == self.batch[last] else last
         return first, last
+
+
+_PARTS = {
+    "exp": ["exp"], "sum": ["sum"], "max": ["max"], "backward": ["softmax_backward"],
+    "quotient": ["div", "mul", "reciprocal"],
+}  # fmt: skip
+
+
+def _between(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All rows strictly between each pair, and the pair of each."""
+    size = last - first - 1
+    span = np.repeat(np.arange(len(first)), size)
+    offset = np.arange(len(span)) - np.repeat(np.cumsum(size) - size, size)
+    return first[span] + 1 + offset, span
 
 
 def _priced(

@@ -14,6 +14,7 @@ _PASSED_ON = {
     "reduction": 0.0, "memory": 1.0,
 }  # fmt: skip
 _UNKNOWN_SHARE = 0.5
+_USED = ["device", "category", "bytes", "written_bytes", "duration_ns"]
 
 
 @table
@@ -45,7 +46,7 @@ def chain_kernels(
     found = pd.DataFrame(
         {"chain": code[at], "op": sequence["op"].to_numpy()[at], "kernel": row[at]}
     )
-    fill = kernels["category"].to_numpy(dtype=str)[row[at]] == "memory"
+    fill = (kernels["category"] == "memory").to_numpy()[row[at]]
     working = pd.Series(~fill).groupby(found["chain"]).transform("sum")
     found = found[(working >= 2).to_numpy()].reset_index(drop=True)
     found["chain"] = np.unique(found["chain"], return_inverse=True)[1]
@@ -64,13 +65,15 @@ def _free(
 def _with_traffic(
     found: pd.DataFrame, kernels: pd.DataFrame, reached_rates: dict[int, float]
 ) -> pd.DataFrame:
-    mine = kernels.iloc[found["kernel"].to_numpy()]
+    mine = kernels[_USED].iloc[found["kernel"].to_numpy()]
     moved, written = mine["bytes"].to_numpy(), mine["written_bytes"].to_numpy()
     known = ~np.isnan(moved)
     length = mine["duration_ns"].to_numpy()
     rate = _chain_rate(found["chain"].to_numpy(), moved, length, mine, reached_rates)
     guess = length * rate / 1e9
-    part = mine["category"].astype(str).map(_PASSED_ON).to_numpy(dtype=np.float64)
+    category = mine["category"].cat
+    passed = np.array([_PASSED_ON.get(family, 0.0) for family in category.categories])
+    part = passed[category.codes.to_numpy()]
     found["moved_bytes"] = np.where(known, moved, guess)
     found["written_bytes"] = np.where(known, written, guess * part)
     found["known"] = known
@@ -87,13 +90,13 @@ def _chain_rate(
     reached_rates: dict[int, float],
 ) -> np.ndarray:
     """The bandwidth that a chain's own kernels of known traffic reach, else the device's."""
-    usual = np.array([reached_rates.get(d, 1e12) for d in mine["device"].tolist()])
+    usual = mine["device"].map(lambda device: reached_rates.get(device, 1e12)).to_numpy()
     telling = ~np.isnan(moved) & (length >= TELLING_NS)
     size = int(chain.max()) + 1 if len(chain) else 0
     total = np.bincount(chain[telling], weights=moved[telling], minlength=size)
     time = np.bincount(chain[telling], weights=length[telling], minlength=size)
     own = np.divide(total * 1e9, time, out=np.zeros(size), where=time > 0)
-    return np.where(own[chain] > 0, own[chain], usual) if size else usual
+    return np.asarray(np.where(own[chain] > 0, own[chain], usual) if size else usual)
 
 
 @table

@@ -16,6 +16,7 @@ from nsysdoctor.roofline import kernel_traffic
 from nsysdoctor.tables.activity import KERNEL
 
 _GEOMETRY = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+_OF_OPS = ("device", "lane", "name", "start_ns", "end_ns", "node")
 _TOLD = ("category", "dtype", "math", "library", "phase")
 TELLING_NS = 10_000
 """Shorter kernels spend much of their time on ramp-up and say little about bandwidth."""
@@ -59,21 +60,20 @@ def kernels(
     call launches nothing else), outside_ns (the thread's time outside CUDA before the call).
     """
     mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
-    taken = ops.iloc[mine].reset_index(drop=True)
-    launched = kernel_rows.iloc[taken["row"].to_numpy()].reset_index(drop=True)
-    found = taken[["device", "lane", "name", "start_ns", "end_ns", "node"]].assign(op=mine)
+    found = pd.DataFrame({name: ops[name].to_numpy()[mine] for name in _OF_OPS}).assign(op=mine)
     found["duration_ns"] = found["end_ns"] - found["start_ns"]
-    code = found["name"].to_numpy()
+    code, row = found["name"].to_numpy(), ops["row"].to_numpy()[mine]
     for column in _TOLD:
         found[column] = _told(names[column], code)
     found["fused"] = names["fused"].to_numpy(dtype=bool)[code]
-    grid = launched[_GEOMETRY]
-    found["blocks"] = grid[["grid_x", "grid_y", "grid_z"]].prod(axis=1)
-    found["threads"] = grid[["block_x", "block_y", "block_z"]].prod(axis=1)
+    grid = pd.DataFrame({name: kernel_rows[name].to_numpy()[row] for name in _GEOMETRY})
+    found["blocks"] = grid["grid_x"] * grid["grid_y"] * grid["grid_z"]
+    found["threads"] = grid["block_x"] * grid["block_y"] * grid["block_z"]
     found["batch"] = grid["grid_z"]
     for column in ("registers", "local_bytes_per_thread"):
-        found[column] = launched[column]
-    found = pd.concat([found, _traffic(pd.concat([found, grid], axis=1), names, peaks)], axis=1)
+        found[column] = kernel_rows[column].to_numpy()[row]
+    launched = grid.assign(**{name: found[name] for name in ("name", "start_ns", "end_ns")})
+    found = found.join(_traffic(launched.assign(device=found["device"]), names, peaks))
     found["written_bytes"] = _written(found, names)
     verdict = _bound(found, peaks)
     found["bound"], found["basis"] = verdict["bound"], verdict["basis"]
@@ -136,12 +136,16 @@ def _bound(found: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> pd.DataFrame:
 
 def _written(found: pd.DataFrame, names: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Bytes of the result, where the traffic is known."""
-    code, row = np.unique(found["name"].to_numpy(), return_inverse=True)
-    full, category = names["full"].to_numpy(), names["category"].to_numpy()
     told = np.array(
-        [tuple(writes_of(full[name], category[name])) for name in code], dtype=np.float64
+        [
+            tuple(writes_of(full, category)) if kind == KERNEL else (0.0, 0, 0)
+            for full, category, kind in zip(
+                names["full"], names["category"], names["kind"], strict=True
+            )
+        ],
+        dtype=np.float64,
     ).reshape(-1, len(Writes._fields))
-    ratio, per_thread, out = told[row].T
+    ratio, per_thread, out = told[found["name"].to_numpy()].T
     moved = found["bytes"].to_numpy()
     elements = (found["blocks"] * found["threads"]).to_numpy() * per_thread
     known = np.where(out > 0, np.minimum(elements * out, moved), moved * ratio)
@@ -189,8 +193,10 @@ def reached_rates(kernels: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> dict[
     That of all kernels of known traffic that last 10 µs or more; without any 80 % of the peak,
     and 1e12 where that is unknown too.
     """
-    telling = kernels[kernels["bytes"].notna() & (kernels["duration_ns"] >= TELLING_NS)]
-    grouped = telling.groupby("device", sort=True)[["bytes", "duration_ns"]].sum()
+    moved, length = kernels["bytes"].to_numpy(), kernels["duration_ns"].to_numpy()
+    telling = ~np.isnan(moved) & (length >= TELLING_NS)
+    told = pd.DataFrame({"bytes": moved[telling], "duration_ns": length[telling]})
+    grouped = told.groupby(kernels["device"].to_numpy()[telling], sort=True).sum()
     rates = {
         device: 0.8 * (roof.memory_bytes_per_s or 1.25e12) for device, roof in peaks.items()
     }

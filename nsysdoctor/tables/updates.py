@@ -47,18 +47,20 @@ def updates(
     if not len(kernels) or not kernel.any():
         return _priced(pd.DataFrame({"unit": [], "op": [], "kernel": []}, dtype="int64"),
                        kernels, operations, reached_rates)  # fmt: skip
-    category = kernels["category"].to_numpy(dtype=str)[row]
+
+    def among(*families: str) -> np.ndarray:
+        return np.asarray(kernel & kernels["category"].isin(families).to_numpy()[row])
+
     fused = kernels["fused"].to_numpy()[row] & kernel
-    member = kernel & ~fused & np.isin(category, [*CHAINABLE, "memory", "optimizer"])
-    heavy = kernel & np.isin(category, list(COMPUTE_HEAVY))
+    member = ~fused & among(*CHAINABLE, "memory", "optimizer")
+    heavy, optimizer = among(*COMPUTE_HEAVY), among("optimizer")
     run = np.cumsum(heavy | (sequence["lane"].diff().fillna(1) != 0).to_numpy()
                     | (sequence["step"].diff().fillna(1) != 0).to_numpy())  # fmt: skip
-    known = member & (category == "optimizer")
+    known = member & optimizer
     known |= member & _in_phase(kernels, ranges, range_names)[row]
     update = _between(run, known) & member
     update |= member & _tails(sequence, run, member, heavy, operations, kernels, row)
-    for unit in np.unique(run[fused & (category == "optimizer")]):
-        update &= run != unit
+    update &= ~np.isin(run, run[fused & optimizer])
     at = np.flatnonzero(update)
     size = np.bincount(run[at], minlength=run.max() + 1)
     at = at[size[run[at]] >= MIN_KERNELS]
@@ -114,10 +116,11 @@ def _tails(
     starts = np.flatnonzero(np.diff(run, prepend=-1) != 0)
     following = np.append(starts[1:], len(run))
     tail = np.zeros(size, dtype=bool)
-    for first, end in zip(starts.tolist(), following.tolist(), strict=True):
+    long = (following - starts > _TAIL_KERNELS) & heavy[starts] & (step[starts] >= 0)
+    for first, end in zip(starts[long].tolist(), following[long].tolist(), strict=True):
         same = end < len(run) and step[end] == step[first] and lane[end] == lane[first]
         inner = first + 1 + np.flatnonzero(member[first + 1 : end])
-        if step[first] < 0 or not heavy[first] or same or len(inner) < _TAIL_KERNELS:
+        if same or len(inner) < _TAIL_KERNELS:
             continue
         words = operations[name[inner]]
         plain = np.isin(words, list(_ARITHMETIC)).mean() >= 0.8
@@ -137,7 +140,7 @@ def _priced(
     found["device"] = mine["device"].to_numpy()
     length = mine["duration_ns"].to_numpy()
     found["work_ns"] = pd.Series(length).groupby(found["unit"]).transform("sum").to_numpy()
-    rate = np.array([reached_rates.get(d, 1e12) for d in found["device"].tolist()])
+    rate = found["device"].map(lambda device: reached_rates.get(device, 1e12)).to_numpy()
     written = mine["written_bytes"].to_numpy()
     # of unknown traffic a kernel is taken to read two arrays and write one
     written = np.where(np.isnan(written), length * rate / 3e9, written)
