@@ -29,7 +29,10 @@ def allocation_churn(
     alloc_count, free_count, call_ns, idle_ns, names."""
     rows = []
     for thread, mine in churn_calls.groupby("thread", sort=True):
-        if not recurs(mine["start_ns"].to_numpy(), steps, window):
+        freed = int((mine["verb"] == int(Verb.FREE)).sum())
+        # Without steps, memory that is taken and kept is a program setting up.
+        setting_up = window["basis"].iloc[0] == "all" and 4 * freed < len(mine)
+        if setting_up or not recurs(mine["start_ns"].to_numpy(), steps, window):
             continue
         idle = mine[mine["idle_ns"] > 0]
         rows.append(
@@ -39,7 +42,7 @@ def allocation_churn(
                 "thread": thread,
                 "count": len(mine),
                 "alloc_count": int((mine["verb"] == int(Verb.ALLOC)).sum()),
-                "free_count": int((mine["verb"] == int(Verb.FREE)).sum()),
+                "free_count": freed,
                 "call_ns": int(mine["length_ns"].sum()),
                 "idle_ns": int(mine["idle_ns"].sum()),
                 "names": ", ".join(sorted(mine["name"].unique())),

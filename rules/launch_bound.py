@@ -19,6 +19,10 @@ _STREAM_NS, _SLOW_STREAM_NS, _FAST_STREAM_NS = 700, 2_000, 500
 """From the end of a kernel of a graph to the start of the next: NVIDIA measured 0.5 µs where
 launches that keep ahead leave 0.9 µs (technical blog, Getting Started with CUDA Graphs)."""
 
+_PASSED_ON_NS, _PASSING_NS = 1_000, 10_000
+"""What passing on takes on a stream that is kept fed, and the longest that is taken for it. There
+a graph is counted on for no more than this usual."""
+
 _NAMED = 4
 
 
@@ -27,20 +31,23 @@ def run_calls(
     launch_runs: pd.DataFrame,
     host_calls: pd.DataFrame,
     gap_causes: pd.DataFrame,
+    gaps: pd.DataFrame,
     ops: pd.DataFrame,
     thread_labels: list[str],
     *,
     min_launches: int,
 ) -> pd.DataFrame:
     """Returns the calls of runs that are worth a graph: the columns of `launch_runs`, thread
-    (label), device, name (of the kernel, -1 none), kernel_ns, idle_ns (the device idled for the
-    call or for the time before it; of a run's first call nothing counts)."""
+    (label), device, name (of the kernel, -1 none), kernel_ns, late (bool: the device waited for
+    the call or the time before it), idle_ns (for how long; else what passing on from kernel to
+    kernel took beyond the usual; of a run's first call nothing counts)."""
     count = launch_runs.groupby("run")["launch"].transform("sum")
     found = launch_runs[count >= min_launches].reset_index(drop=True)
     calls = host_calls.iloc[found["call"].to_numpy()].reset_index(drop=True)
     launching = gap_causes[gap_causes["cause"] == CAUSE["launch"]]
     length = (launching["end_ns"] - launching["start_ns"]).groupby(launching["api"]).sum()
     idle = found["api"].map(length).fillna(0).astype(np.int64) + calls["idle_ns"]
+    late = ((idle > 0) & ~found["first"]).to_numpy()
     op, has = np.maximum(found["op"].to_numpy(), 0), found["launch"].to_numpy()
     kernel = has & (ops["kind"].to_numpy()[op] == KERNEL)
     work = (ops["end_ns"] - ops["start_ns"]).to_numpy()[op]
@@ -51,8 +58,18 @@ def run_calls(
         kernel_ns=np.where(kernel, work, -1),
         call_ns=calls["end_ns"] - calls["start_ns"],
         outside_ns=calls["outside_ns"],
-        idle_ns=idle.where(~found["first"], 0),
+        late=late,
+        idle_ns=np.where(late, idle, _passing_ns(found, gaps)),
     )
+
+
+def _passing_ns(found: pd.DataFrame, gaps: pd.DataFrame) -> np.ndarray:
+    """What the device took from one kernel of a run to the next beyond the usual microsecond."""
+    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
+    short = (length > _PASSED_ON_NS) & (length < _PASSING_NS)
+    ended = pd.Series(length[short] - _PASSED_ON_NS, index=gaps["op"].to_numpy()[short])
+    passing = found["op"].map(ended.groupby(level=0).sum()).fillna(0)
+    return np.asarray(passing.where(~found["first"] & found["launch"], 0), dtype=np.int64)
 
 
 def _run_device(found: pd.DataFrame, ops: pd.DataFrame) -> pd.Series:
@@ -153,9 +170,10 @@ def cure(
         if kind == "launches":
             rest = mine.loc[~mine["first"], "api"].to_numpy()
             parts += [edits(Change.CALL_NS, row, rest), edits(Change.OUTSIDE_NS, row, rest)]
-            node = mine.loc[~mine["first"] & mine["launch"], "op"]
+            node = mine[~mine["first"] & mine["launch"]]
+            after = np.where(node["late"], _STREAM_NS, _PASSED_ON_NS)
             parts.append(
-                edits(Change.STREAM_NS, row, node, _STREAM_NS,
+                edits(Change.STREAM_NS, row, node["op"], after,
                       slow_ns=_SLOW_STREAM_NS, fast_ns=_FAST_STREAM_NS)
             )
         else:
