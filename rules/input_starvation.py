@@ -5,15 +5,25 @@ from __future__ import annotations
 import pandas as pd
 
 from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.errors import MissingTableError
 from nsysdoctor.recipe import table
 
 
 @table
 def late_inputs(
-    input_waits: pd.DataFrame, host_calls: pd.DataFrame, thread_labels: list[str]
+    input_waits: pd.DataFrame,
+    host_calls: pd.DataFrame,
+    thread_labels: list[str],
+    waits: pd.DataFrame | None = None,
+    ranges: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the waits for input with their place: the columns of `input_waits`, thread, group
-    (subject), start_ns, end_ns. All waits of a thread that starves a device belong to it."""
+    """Returns the waits for input with their place: the columns of `input_waits`, thread,
+    start_ns, end_ns, outside_ns, api. All waits of a thread that starves a device belong to it."""
+    if not len(input_waits) and waits is None and ranges is None:
+        raise MissingTableError(
+            "neither OS calls nor ranges were recorded, so a wait for input looks like host code",
+            "record with --trace=cuda,nvtx,osrt",
+        )
     calls = host_calls.iloc[input_waits["call"].to_numpy()].reset_index(drop=True)
     found = input_waits.assign(
         thread=[thread_labels[t] for t in calls["thread"]],

@@ -75,10 +75,11 @@ def lock_delays(
     """Returns the calls that took long because another thread of their process held the driver
     in one of `driver_calls`.
 
-    Columns: call (row of `host_calls`), api, usual_ns (the median of calls that do the same),
+    Columns: call (row of `host_calls`), api, usual_ns (the lower quartile of calls that do the same),
     process.
     """
-    usual = host_calls.groupby("verb")["own_ns"].transform("median").to_numpy()
+    # The short end: with many threads most calls may be delayed.
+    usual = host_calls.groupby("verb")["own_ns"].transform("quantile", 0.25).to_numpy()
     own = host_calls["own_ns"].to_numpy()
     slow = (own > 3 * usual + _DELAYED_NS) & ~host_calls["blocks"].to_numpy()
     slow &= ~host_calls["verb"].isin([int(v) for v in _OWNERS]).to_numpy()
