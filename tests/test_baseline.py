@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate.baseline import make_baseline, read_baseline
+from nsysdoctor.gate.baseline import make_baseline
+from nsysdoctor.gate.baseline_file import read_baseline
 from nsysdoctor.gate.compare import RunValue, compare, run_value
 from tests.gate_runs import empty, finding, run, runs
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate.baseline import make_baseline, read_baseline
+from nsysdoctor.gate.baseline import make_baseline
+from nsysdoctor.gate.baseline_file import read_baseline
 from nsysdoctor.gate.judge import judge
 from nsysdoctor.gate.limits import DeviceLimits, Limits, MetricLimit, Waiver, with_min_utilization
 from nsysdoctor.gate.verdict import Line, Verdict

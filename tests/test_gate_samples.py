@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nsysdoctor.engine import diagnose
-from nsysdoctor.gate.baseline import make_baseline, read_baseline
+from nsysdoctor.gate.baseline import make_baseline
+from nsysdoctor.gate.baseline_file import read_baseline
 from nsysdoctor.gate.diff import diff_reports
 from nsysdoctor.gate.judge import judge
 from nsysdoctor.gate.limits import Limits

@@ -109,7 +109,7 @@ def _baseline(path: Path | None, config: Config, config_path: Path | None) -> Ba
     """The baseline given, else the one that the configuration names beside itself."""
     from nsysdoctor.commands.inputs import read_text
     from nsysdoctor.config import find_config
-    from nsysdoctor.gate.baseline import read_baseline
+    from nsysdoctor.gate.baseline_file import read_baseline
 
     if path is None and config.gate.baseline:
         home = config_path or find_config(Path.cwd()) or Path()
@@ -184,7 +184,7 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     from rich.console import Console
 
     from nsysdoctor.commands.inputs import read_text
-    from nsysdoctor.gate.baseline import read_baseline
+    from nsysdoctor.gate.baseline_file import read_baseline
     from nsysdoctor.render.baseline import render_baseline
 
     render_baseline(read_baseline(read_text(file)), Console())

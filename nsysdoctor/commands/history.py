@@ -29,8 +29,8 @@ def add(
     """Add runs; a run that is there already is not added again."""
     from datetime import UTC, datetime
 
-    from nsysdoctor.gate import history
     from nsysdoctor.commands.inputs import load_reports, settings
+    from nsysdoctor.gate import history
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
     origin = history.Origin(
@@ -55,8 +55,8 @@ def show(
     """Print the last runs and where a trend changed, or write a page of charts."""
     from rich.console import Console
 
-    from nsysdoctor.gate import history
     from nsysdoctor.commands.inputs import write_files
+    from nsysdoctor.gate import history
     from nsysdoctor.render.trend import history_page, render_history
 
     found = history.rows(database)

@@ -237,10 +237,3 @@ def _step_lengths(run: dict[Key, Metric], key: Key) -> list[float] | None:
     trace, device, _ = key
     lengths = run.get((trace, device, "step_ns")) or run.get((trace, None, "step_ns"))
     return lengths.steps if lengths else None
-
-
-def read_baseline(text: str) -> Baseline:
-    """Returns the baseline that `to_json` wrote; raises UsageError for anything else."""
-    from nsysdoctor.gate.baseline_file import parse_baseline
-
-    return parse_baseline(text)

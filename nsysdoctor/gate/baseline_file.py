@@ -54,7 +54,7 @@ class _File:
     findings: list[KnownFinding]
 
 
-def parse_baseline(text: str) -> Baseline:
+def read_baseline(text: str) -> Baseline:
     """Returns the baseline in the text; raises UsageError with the first place that is wrong."""
     try:
         file = TypeAdapter(_File).validate_json(text)

@@ -31,6 +31,7 @@ MEMORY_COLOURS = {
 
 
 def copy_chart(points: list[CopyPoint]) -> Chart | None:
+    """Returns the rate of each copy over its size, by memory and direction; None without any."""
     import plotly.graph_objects as go
 
     if not points:
@@ -72,6 +73,7 @@ def _copy_text(point: CopyPoint) -> str:
 
 
 def latency_chart(report: Report, payloads: Sequence[Payload]) -> Chart | None:
+    """Returns how long launches took to start; None when no launch is known."""
     known = [payload for payload in payloads if payload.figures.latency_counts]
     if not known:
         return None

@@ -23,6 +23,7 @@ BOUND_COLOURS = {
 
 
 def roof_chart(payloads: Sequence[Payload]) -> Chart | None:
+    """Returns the kernels under the roofs of their device; None when no rate is known."""
     points = [point for payload in payloads for point in payload.figures.roof_points]
     if not points:
         return None
