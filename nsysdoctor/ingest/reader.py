@@ -8,24 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
+from nsysdoctor.ingest.columns import (
+    UnexpectedError,
+    empty_frame,
+    guarded_plan,
+    plain_plan,
+    read_plan,
+)
 from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
-from nsysdoctor.ingest.schema import MARKS, OPEN_NS, Column, Source
+from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS, Source
 from nsysdoctor.ingest.scratch import Scratch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-BATCH_ROWS = 65_536
-NAME_LIMIT = 4_096
-"""Characters kept of a name; exports hold names of up to 273 kB."""
 
 _FAR_NS = 1 << 62
 _LONGEST_NS = 100 * 86_400 * 10**9
@@ -67,24 +66,43 @@ class Export:
                 f"the trace holds no {source.tables[0]} table",
                 f"record with {source.flag}" if source.flag else "export with a newer nsys",
             )
-        selected, guards = _select(source, table, self.tables[table])
-        columns = ", ".join(f"{sql} AS {name}" for name, sql in selected.items())
-        condition = _where(source, self.tables[table])
-        kept = " AND ".join([condition, *guards])
-        arrow = self._arrow(f'SELECT {columns} FROM "{table}" WHERE {kept}')
-        frame = _frame(arrow, source.columns)
-        total = self.count(f'SELECT count(*) FROM "{table}" WHERE {condition}')
-        dropped = {"a time that is no number": total - len(frame)} if total > len(frame) else {}
+        _require(source, table, self.tables[table])
+        frame, lost = self._frame(source, table)
+        dropped = {"a time that is no number": lost} if lost else {}
+        total = len(frame) + lost
         frame, impossible = _drop_impossible(frame, source)
         return Rows(frame, dropped | impossible, total)
+
+    def _frame(self, source: Source, table: str) -> tuple[pd.DataFrame, int]:
+        """The source's rows, and how many have a time that is no integer."""
+        from adbc_driver_manager import Error as AdbcError
+
+        present = self.tables[table]
+        rows = self._row_ids(table)
+        try:
+            return read_plan(self.uri, plain_plan(source, table, present), rows)
+        except (UnexpectedError, AdbcError):
+            plan = guarded_plan(source, table, present)
+        where = plain_plan(source, table, present).condition
+        with _explained(self.path):
+            frame, _ = read_plan(self.uri, plan, rows)
+        return frame, self.count(f'SELECT count(*) FROM "{table}" WHERE {where}') - len(frame)
+
+    def _row_ids(self, table: str) -> tuple[int, int] | None:
+        """The first and last row id of a table; None for an empty one or one without."""
+        try:
+            with _connected(self.uri) as db:
+                low, high = db.execute(f'SELECT min(rowid), max(rowid) FROM "{table}"').fetchone()
+        except sqlite3.Error:
+            return None
+        return None if low is None else (int(low), int(high))
 
     def read_or_empty(self, source: Source) -> Rows:
         """Returns the source's rows; without the table a frame of no rows."""
         try:
             return self.read(source)
         except MissingTableError:
-            kinds = {c.name: "object" if c.kind == "text" else "int64" for c in source.columns}
-            return Rows(pd.DataFrame({n: np.empty(0, k) for n, k in kinds.items()}), {}, 0)
+            return Rows(empty_frame(source), {}, 0)
 
     def strings(self) -> pd.Series[str]:
         """Returns the StringIds table: text by id, cut after 4,096 characters.
@@ -93,15 +111,11 @@ class Export:
         """
         if "StringIds" not in self.tables:
             return pd.Series([], index=pd.Index([], dtype="int64"), dtype=object)
-        arrow = self._arrow(
-            f"SELECT id, CAST(substr(value, 1, {NAME_LIMIT}) AS BLOB) AS value FROM StringIds "
-            "WHERE typeof(id) = 'integer'"
-        )
+        frame, _ = self._frame(STRINGS, "StringIds")
         found = pd.Series(
-            _decoded(arrow.column("value")),
-            index=pd.Index(arrow.column("id").to_numpy(), dtype="int64"),
-            dtype=object,
+            frame["value"].to_numpy(dtype=object), index=pd.Index(frame["id"]), dtype=object
         )
+        found = found[found.index >= 0]
         return found[~found.index.duplicated()]
 
     def metadata(self) -> dict[str, str]:
@@ -124,20 +138,6 @@ class Export:
     def count(self, sql: str) -> int:
         """Returns the number that a counting query gives."""
         return int(str(self.query(sql)[0][0]))
-
-    def _arrow(self, sql: str) -> pa.Table:
-        import adbc_driver_sqlite.dbapi as adbc
-
-        with (
-            _explained(self.path),
-            adbc.connect(self.uri) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": BATCH_ROWS})
-            cursor.execute(sql)
-            reader = cursor.fetch_record_batch()
-            batches = [_with_dictionaries(batch) for batch in reader]
-            return _table(batches, reader.schema)
 
 
 def open_export(path: Path) -> Export:
@@ -210,85 +210,15 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _select(
-    source: Source, table: str, present: tuple[str, ...]
-) -> tuple[dict[str, str], list[str]]:
-    """Returns our column → SQL, and the conditions that every kept row meets."""
-    selected: dict[str, str] = {}
-    guards: list[str] = []
+def _require(source: Source, table: str, present: tuple[str, ...]) -> None:
+    """Raises MissingTableError for a table without a column that it means nothing without."""
     for column in source.columns:
-        found = next((s for s in column.spellings if s in present), None)
-        if found is None and column.default is None and column.kind != "text":
+        needed = column.default is None and column.kind != "text"
+        if needed and not set(column.spellings) & set(present):
             raise MissingTableError(
                 f"the {table} table has no column {column.spellings[0]}",
                 "export the report again with nsys export --type sqlite",
             )
-        selected[column.name] = _expression(column, found)
-        if column.kind == "time":
-            guards.append(f"typeof(\"{found}\") = 'integer'")
-    return selected, guards
-
-
-def _expression(column: Column, found: str | None) -> str:
-    if column.kind == "text":
-        return f'CAST(substr("{found}", 1, {NAME_LIMIT}) AS BLOB)' if found else "x''"
-    if found is None:
-        return str(column.default)
-    if column.kind == "time":
-        return f'"{found}"'
-    default = 0 if column.default is None else column.default
-    # The literal -2^63 does not parse as an integer; this sum does.
-    text = str(default) if default > OPEN_NS else "(-9223372036854775807 - 1)"
-    return f"CASE typeof(\"{found}\") WHEN 'integer' THEN \"{found}\" ELSE {text} END"
-
-
-def _where(source: Source, present: tuple[str, ...]) -> str:
-    if source.where is None or source.where[0] not in present:
-        return "1"
-    return source.where[1]
-
-
-def _with_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its texts encoded: an export repeats few texts very often."""
-    import pyarrow as pa
-
-    columns = [c.dictionary_encode() if pa.types.is_binary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
-    if not batches:
-        return schema.empty_table()
-    return pa.Table.from_batches(batches).unify_dictionaries()
-
-
-def _frame(arrow: pa.Table, columns: tuple[Column, ...]) -> pd.DataFrame:
-    data: dict[str, object] = {}
-    for column in columns:
-        values = arrow.column(column.name)
-        if column.kind == "text":
-            data[column.name] = _decoded(values)
-        else:
-            data[column.name] = values.to_numpy().astype("int64", copy=False)
-    return pd.DataFrame(data)
-
-
-def _decoded(values: pa.ChunkedArray) -> pd.Categorical:
-    """Texts as categories, decoded once each; NULL and missing texts are empty."""
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(values.type):
-        return pd.Categorical.from_codes(np.zeros(len(values), dtype=np.int32), categories=[""])
-    whole = values.combine_chunks()
-    raw = whole.dictionary.to_pylist()
-    texts = np.array([bytes(v).decode("utf-8", "replace") for v in raw] + [""], dtype=object)
-    distinct, place = np.unique(texts.astype(str), return_inverse=True)
-    code = whole.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)
-    return pd.Categorical.from_codes(
-        place[code].astype(np.int32), categories=pd.Index(distinct.astype(object))
-    )
 
 
 def _drop_impossible(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame, dict[str, int]]:

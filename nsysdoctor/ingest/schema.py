@@ -31,6 +31,8 @@ class Column:
     spellings: tuple[str, ...]
     default: int | None = 0
     kind: Literal["int", "time", "text"] = "int"
+    width: Literal["int64", "int32", "int8"] = "int64"
+    """The narrowest type worth trying; blocks with larger values keep int64."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,11 @@ _SPAN = (
     Column("end_ns", ("end",), None, "time"),
 )
 _PLACE = (
-    Column("ordinal", ("deviceId",)),
-    Column("context", ("contextId",)),
-    Column("green", ("greenContextId",)),
-    Column("stream", ("streamId",)),
-    Column("correlation", ("correlationId",)),
+    Column("ordinal", ("deviceId",), width="int32"),
+    Column("context", ("contextId",), width="int32"),
+    Column("green", ("greenContextId",), width="int32"),
+    Column("stream", ("streamId",), width="int32"),
+    Column("correlation", ("correlationId",), width="int32"),
     Column("global_pid", ("globalPid",)),
 )
 _CUDA = "--trace=cuda"
@@ -74,8 +76,8 @@ KERNEL = Source(
     (
         *_SPAN,
         *_PLACE,
-        Column("full_id", ("demangledName", "shortName"), -1),
-        Column("short_id", ("shortName", "demangledName"), -1),
+        Column("full_id", ("demangledName", "shortName"), -1, width="int32"),
+        Column("short_id", ("shortName", "demangledName"), -1, width="int32"),
         Column("grid_x", ("gridX",), 1),
         Column("grid_y", ("gridY",), 1),
         Column("grid_z", ("gridZ",), 1),
@@ -99,10 +101,10 @@ MEMCPY = Source(
         *_PLACE,
         Column("bytes", ("bytes",)),
         Column("copy_kind", ("copyKind",), 0),
-        Column("src_kind", ("srcKind",), -1),
-        Column("dst_kind", ("dstKind",), -1),
-        Column("src_ordinal", ("srcDeviceId",), -1),
-        Column("dst_ordinal", ("dstDeviceId",), -1),
+        Column("src_kind", ("srcKind",), -1, width="int32"),
+        Column("dst_kind", ("dstKind",), -1, width="int32"),
+        Column("src_ordinal", ("srcDeviceId",), -1, width="int32"),
+        Column("dst_ordinal", ("dstDeviceId",), -1, width="int32"),
         Column("migration_cause", ("migrationCause",), 0),
         Column("node", ("graphNodeId",)),
     ),
@@ -116,7 +118,7 @@ MEMSET = Source(
         *_SPAN,
         *_PLACE,
         Column("bytes", ("bytes",)),
-        Column("mem_kind", ("memKind",), -1),
+        Column("mem_kind", ("memKind",), -1, width="int32"),
         Column("node", ("graphNodeId",)),
     ),
 )
@@ -140,9 +142,9 @@ API = Source(
     (
         *_SPAN,
         Column("global_tid", ("globalTid",)),
-        Column("correlation", ("correlationId",)),
-        Column("name_id", ("nameId",), -1),
-        Column("return_value", ("returnValue",)),
+        Column("correlation", ("correlationId",), width="int32"),
+        Column("name_id", ("nameId",), -1, width="int32"),
+        Column("return_value", ("returnValue",), width="int32"),
     ),
     # Class 67 repeats calls that carry a back-trace; only runtime and driver calls are calls.
     where=("eventClass", "eventClass IN (0, 1, 13, 26)"),
@@ -178,11 +180,10 @@ NVTX = Source(
     (
         Column("start_ns", ("start",), None, "time"),
         Column("end_ns", ("end",), OPEN_NS),
-        Column("event_type", ("eventType",), None),
-        Column("text_id", ("textId",), -1),
+        Column("event_type", ("eventType",), None, width="int8"),
+        Column("text_id", ("textId",), -1, width="int32"),
         Column("global_tid", ("globalTid",)),
-        Column("domain", ("domainId",)),
-        Column("end_global_tid", ("endGlobalTid",)),
+        Column("domain", ("domainId",), width="int32"),
         Column("text", ("text",), None, "text"),
     ),
     where=("eventType", "eventType IN (34, 59, 60, 70, 71, 75)"),
@@ -195,8 +196,8 @@ OSRT = Source(
     (
         *_SPAN,
         Column("global_tid", ("globalTid",)),
-        Column("name_id", ("nameId",), -1),
-        Column("nesting", ("nestingLevel",)),
+        Column("name_id", ("nameId",), -1, width="int32"),
+        Column("nesting", ("nestingLevel",), width="int32"),
     ),
 )
 
@@ -204,7 +205,11 @@ OVERHEAD = Source(
     "overhead",
     ("PROFILER_OVERHEAD",),
     _CUDA,
-    (*_SPAN, Column("global_tid", ("globalTid",)), Column("name_id", ("nameId",), -1)),
+    (
+        *_SPAN,
+        Column("global_tid", ("globalTid",)),
+        Column("name_id", ("nameId",), -1, width="int32"),
+    ),
 )
 
 CUDA_OVERHEAD = Source(
@@ -289,7 +294,7 @@ THREAD_NAME = Source(
     ("ThreadNames",),
     "",
     (
-        Column("name_id", ("nameId",), -1),
+        Column("name_id", ("nameId",), -1, width="int32"),
         Column("priority", ("priority",)),
         Column("global_tid", ("globalTid",)),
     ),
@@ -320,6 +325,13 @@ SESSION = Source(
     ("TARGET_INFO_SESSION_START_TIME",),
     "",
     (Column("utc_ns", ("utcEpochNs",)),),
+)
+
+STRINGS = Source(
+    "string",
+    ("StringIds",),
+    "",
+    (Column("id", ("id",), -1), Column("value", ("value",), None, "text")),
 )
 
 SOURCES: tuple[Source, ...] = (

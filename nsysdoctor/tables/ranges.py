@@ -24,11 +24,11 @@ def range_text(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.Categoric
     ids, code = np.unique(nvtx_rows["text_id"].to_numpy(), return_inverse=True)
     registered = strings.reindex(ids).fillna("").astype(str).to_numpy(dtype=object)
     texts = np.concatenate([own.categories.to_numpy(dtype=object), registered])
-    distinct, place = np.unique(texts.astype(str), return_inverse=True)
+    place, distinct = pd.factorize(texts, sort=True)
     empty = (own.categories == "")[own.codes.to_numpy()]
     chosen = np.where(empty, len(own.categories) + code, own.codes.to_numpy())
     used, codes = np.unique(place[chosen], return_inverse=True)
-    return pd.Categorical.from_codes(codes, categories=pd.Index(distinct[used].astype(object)))
+    return pd.Categorical.from_codes(codes, categories=pd.Index(distinct[used], dtype=object))
 
 
 @table
