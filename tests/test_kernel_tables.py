@@ -142,6 +142,27 @@ def test_kernels_of_unknown_size_make_the_price_a_range() -> None:
     assert chain["fast_ns"] < chain["fused_ns"] < chain["slow_ns"] <= chain["work_ns"]
 
 
+def test_a_norm_written_out_reads_its_input_once_at_best() -> None:
+    names = {
+        "pow": kernels.pointwise(A100_80GB, "scale", 1 << 20).name,
+        "mean": kernels.reduction(A100_80GB, 1 << 20).name,
+        "rsqrt": kernels.pointwise(A100_80GB, "rsqrt", 1 << 20).name,
+        "mul": kernels.pointwise(A100_80GB, "gelu", 1 << 20).name,
+    }
+    chain = "".join(
+        f"  +5us 6us host cudaLaunchKernel -> +1us {us}us s7 kernel {name} grid={grid} block=128\n"
+        for name, us, grid in (("pow", 93, 40_960), ("mean", 47, 1_024), ("rsqrt", 2, 4),
+                               ("mul", 93, 40_960))
+    )  # fmt: skip
+    head = "".join(f"kernel {name} = {full}\n" for name, full in names.items())
+    text = head + TEXT.replace(TEXT[TEXT.index("  +5us") : TEXT.index("  +1us ..s7")], chain)
+    found = trace_of(text).table("chains").iloc[5]
+    array = 40_960 * 128 * 4 * 4
+    # the square and the mean's input stay inside; the last kernel reads the input again
+    assert found["outer_bytes"] == pytest.approx(3 * array, rel=0.02)
+    assert 0.5 * found["fused_ns"] < found["fast_ns"] < 0.68 * found["fused_ns"]
+
+
 def test_no_kernel_belongs_to_two_fusions(folder: Path) -> None:
     for name in ("unfused_attention", "unfused_optimizer", "unfused_chain"):
         trace = open_trace(written(name, folder))

@@ -14,6 +14,7 @@ _PASSED_ON = {
     "reduction": 0.0, "memory": 1.0,
 }  # fmt: skip
 _UNKNOWN_SHARE = 0.5
+_SMALL = 0.1
 _USED = ["device", "category", "bytes", "written_bytes", "duration_ns"]
 
 
@@ -112,7 +113,8 @@ def chains(
 
     A fused kernel keeps each intermediate in registers: it is neither written nor read again. It
     moves what is left at the bandwidth of the chain, slowest when intermediates are needed
-    elsewhere and still written, and takes no less than the chain's shortest kernel.
+    elsewhere and still written, fastest when it also keeps what the kernels before a reduction
+    read or made for those behind it, and takes no less than the chain's shortest kernel.
     """
     part = chain_kernels
     mine = kernels.iloc[part["kernel"].to_numpy()].reset_index(drop=True)
@@ -140,10 +142,23 @@ def chains(
     found["known_ratio"] = total(np.where(part["known"], length, 0)) / work
     found["fp32_ratio"] = total(np.where(mine["dtype"] == "fp32", length, 0)) / work
     found["pattern"] = _patterns(mine["name"].to_numpy(), chain, size)
-    return _fused(found, found["bytes"].to_numpy() - total(reread))
+    kept = total(_kept_over_reductions(chain, read, written))
+    return _fused(found, found["bytes"].to_numpy() - total(reread), kept)
 
 
-def _fused(found: pd.DataFrame, most_bytes: np.ndarray) -> pd.DataFrame:
+def _kept_over_reductions(chain: np.ndarray, read: np.ndarray, written: np.ndarray) -> np.ndarray:
+    """Bytes that each kernel behind a reduction reads once more: data as large as its result
+    that the chain had before, as a norm reads what it took the mean of."""
+    if not len(chain):
+        return np.empty(0)
+    largest = pd.Series(np.maximum(read, written)).groupby(chain)
+    before = largest.cummax().groupby(chain).shift(1).fillna(0.0).to_numpy()
+    made = pd.Series(written).groupby(chain).shift(1).to_numpy()
+    behind = (made < _SMALL * written) & (before >= (1 - _SMALL) * written)
+    return np.asarray(np.where(behind, np.minimum(read, written), 0.0))
+
+
+def _fused(found: pd.DataFrame, most_bytes: np.ndarray, kept_bytes: np.ndarray) -> pd.DataFrame:
     def time(moved: np.ndarray) -> np.ndarray:
         ns = moved / found["rate_bytes_per_s"].to_numpy() * 1e9
         bounded = np.clip(ns, found["shortest_ns"].to_numpy(), found["work_ns"].to_numpy())
@@ -153,7 +168,7 @@ def _fused(found: pd.DataFrame, most_bytes: np.ndarray) -> pd.DataFrame:
     unknown = 1 - found["known_ratio"].to_numpy()
     found["fused_ns"] = time(outer)
     found["slow_ns"] = np.maximum(time(most_bytes), found["fused_ns"])
-    found["fast_ns"] = time(outer * (1 - _UNKNOWN_SHARE * unknown))
+    found["fast_ns"] = time(np.maximum(outer * (1 - _UNKNOWN_SHARE * unknown) - kept_bytes, 0))
     return found.drop(columns="shortest_ns")
 
 
