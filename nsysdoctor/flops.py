@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -109,83 +109,3 @@ def softmax(rows: int, columns: int, itemsize: int) -> Work:
 def embedding(indices: int, width: int, itemsize: int, index_itemsize: int = 8) -> Work:
     """Work of a look-up: every index reads one row and writes it; nothing is computed."""
     return Work(0, indices * (2 * width * itemsize + index_itemsize))
-
-
-def of_operator(operator: str, shapes: Sequence[Shape], itemsize: int) -> Work | None:
-    """The work of a PyTorch operator by the input shapes that `record_shapes=True` writes.
-
-    None where the shapes do not settle it (convolutions: stride and padding are missing) or do
-    not fit the operator. `itemsize` is that of every operand, in bytes.
-    """
-    formula = _OPERATORS.get(operator.removeprefix("aten::"))
-    given = [shape for shape in shapes if shape]
-    try:
-        return formula(given, itemsize) if formula else None
-    except (ValueError, IndexError):
-        return None
-
-
-def _product(shapes: Sequence[Shape], itemsize: int) -> Work:
-    """The last two operands are multiplied, one before them is added; 3 axes mean a batch."""
-    left, right = shapes[-2], shapes[-1]
-    if left[-1] != right[-2] or left[:-2] != right[:-2]:
-        raise ValueError("inner sizes differ")
-    addend = prod(shapes[0]) if len(shapes) > 2 else 0
-    return gemm(left[-2], right[-1], left[-1], itemsize, prod(left[:-2]), addend)
-
-
-def _linear(shapes: Sequence[Shape], itemsize: int) -> Work:
-    data, weight = shapes[0], shapes[1]
-    if data[-1] != weight[1]:
-        raise ValueError("inner sizes differ")
-    bias = prod(shapes[2]) if len(shapes) > 2 else 0
-    return gemm(prod(data[:-1]), weight[0], weight[1], itemsize, addend=bias)
-
-
-def _attention(shapes: Sequence[Shape], itemsize: int) -> Work:
-    query, key = shapes[0], shapes[1]
-    batch, heads, queries, head_dim = query
-    return attention(batch, heads, queries, key[2], head_dim, itemsize, kv_heads=key[1])
-
-
-def _pointwise(shapes: Sequence[Shape], itemsize: int) -> Work:
-    return elementwise(shapes, [itemsize] * (len(shapes) + 1), max(len(shapes) - 1, 1))
-
-
-def _embedding(shapes: Sequence[Shape], itemsize: int) -> Work:
-    return embedding(prod(shapes[1]), shapes[0][1], itemsize)
-
-
-def _layer_norm(shapes: Sequence[Shape], itemsize: int) -> Work:
-    columns = prod(shapes[1]) if len(shapes) > 1 else shapes[0][-1]
-    rows, rest = divmod(prod(shapes[0]), max(columns, 1))
-    if rest:
-        raise ValueError("the weight does not fit the data")
-    return layer_norm(rows, columns, itemsize, affine=len(shapes) > 1)
-
-
-def _softmax(shapes: Sequence[Shape], itemsize: int) -> Work:
-    return softmax(prod(shapes[0][:-1]), shapes[0][-1], itemsize)
-
-
-_OPERATORS: dict[str, Callable[[Sequence[Shape], int], Work]] = {
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _product),
-    "linear": _linear,
-    **dict.fromkeys(
-        (
-            "scaled_dot_product_attention",
-            "_scaled_dot_product_flash_attention",
-            "_scaled_dot_product_efficient_attention",
-            "_scaled_dot_product_cudnn_attention",
-        ),
-        _attention,
-    ),
-    **dict.fromkeys(
-        ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "relu", "relu_", "neg",
-         "exp", "sqrt", "rsqrt", "pow"),
-        _pointwise,
-    ),
-    "embedding": _embedding,
-    **dict.fromkeys(("layer_norm", "native_layer_norm"), _layer_norm),
-    **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
-}  # fmt: skip

@@ -78,6 +78,23 @@ def output_tile(full: str) -> tuple[int, int] | None:
     return (int(hit[1]), int(hit[2])) if hit else None
 
 
+def operand_sizes(full: str) -> tuple[int, ...] | None:
+    """Bytes per element of the result, then of each input of a pointwise kernel, by its name.
+
+    None for other kernels, and for those that convert while they load.
+    """
+    text = plain(full)
+    if "LoadWithCast" in text:
+        return None
+    for kernel, place in (("unrolled_elementwise_kernel", 0), ("vectorized_elementwise_kernel", 1)):
+        arguments = template_arguments(text, kernel)
+        if len(arguments) > place + 1:
+            return itemsizes(arguments[place], _array_length(arguments[place + 1]))
+    arguments = template_arguments(text, "elementwise_kernel")
+    inner = template_arguments(arguments[2], "gpu_kernel_impl_nocast") if arguments[2:] else []
+    return itemsizes(inner[0]) if inner else None
+
+
 def plain(full: str) -> str:
     """A kernel name in one spelling: no value casts, no ATen namespaces, `{lambda(...)}`."""
     text = re.sub(r"\[lambda\((.*?)\) \(instance \d+\)\]", r"{lambda(\1)}", readable(full))

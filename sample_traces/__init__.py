@@ -11,6 +11,7 @@ from functools import cache
 
 from sample_traces.export import write
 from sample_traces.programs import (
+    annotated,
     copies,
     distributed,
     driver,
@@ -44,6 +45,7 @@ _MODULES = (
     distributed,
     sharing,
     fusion,
+    annotated,
     healthy,
 )
 

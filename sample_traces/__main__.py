@@ -19,6 +19,7 @@ KEPT = (
     ("input_starvation", "input_starvation", False),
     ("launch_bound", "launch_bound", False),
     ("unfused_chain", "unfused_chain", False),
+    ("annotated_chain", "annotated_chain", False),
     ("exposed_communication", "exposed_communication", False),
     ("two_gpu", "two_gpu", False),
     ("graph_only", "graph_inference", False),

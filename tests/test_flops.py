@@ -18,7 +18,6 @@ from nsysdoctor.flops import (
     embedding,
     gemm,
     layer_norm,
-    of_operator,
     softmax,
 )
 
@@ -103,45 +102,3 @@ def test_causal_pairs_are_those_of_the_mask(queries: int, keys: int) -> None:
 @given(st.lists(SIZES, min_size=1, max_size=3))
 def test_nothing_is_read_twice(shape: list[int]) -> None:
     assert elementwise([shape, shape], [2, 2, 2], 1).bytes == 6 * prod(shape)
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes", "work"),
-    [
-        ("aten::mm", [[2, 4], [4, 3]], gemm(2, 3, 4, 2)),
-        ("aten::addmm", [[3], [2, 4], [4, 3], [], []], gemm(2, 3, 4, 2, addend=3)),
-        ("aten::bmm", [[5, 2, 4], [5, 4, 3]], gemm(2, 3, 4, 2, batch=5)),
-        ("aten::linear", [[5, 2, 4], [3, 4], [3]], gemm(10, 3, 4, 2, addend=3)),
-        ("aten::linear", [[5, 2, 4], [3, 4], []], gemm(10, 3, 4, 2)),
-        ("aten::add", [[4, 3], [3], []], Work(12, 54)),
-        ("aten::relu", [[4, 3]], Work(12, 48)),
-        ("aten::softmax", [[5, 2, 4], [], []], softmax(10, 4, 2)),
-        ("aten::layer_norm", [[5, 2, 4], [], [4], [4], [], []], layer_norm(10, 4, 2)),
-        ("aten::embedding", [[100, 4], [5, 2], [], [], []], embedding(10, 4, 2)),
-        (
-            "aten::scaled_dot_product_attention",
-            [[2, 8, 16, 4], [2, 2, 16, 4], [2, 2, 16, 4], [], [], [], []],
-            attention(2, 8, 16, 16, 4, 2, kv_heads=2),
-        ),
-        ("aten::mm", [[2, 4], [5, 3]], None),
-        ("aten::mm", [], None),
-        ("aten::add", [[4, 3], [5]], None),
-        ("aten::softmax", [[]], None),
-        ("aten::convolution", [[1, 3, 8, 8], [4, 3, 3, 3]], None),
-        ("my::operator", [[1]], None),
-    ],
-)
-def test_operator(operator: str, shapes: list[list[int]], work: Work | None) -> None:
-    assert of_operator(operator, shapes, 2) == work
-
-
-@given(
-    st.sampled_from(
-        ["mm", "addmm", "bmm", "linear", "add", "embedding", "layer_norm", "softmax",
-         "scaled_dot_product_attention", "unknown"]
-    ),
-    st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=5),
-)  # fmt: skip
-def test_odd_shapes_are_no_error(operator: str, shapes: list[list[int]]) -> None:
-    work = of_operator(f"aten::{operator}", shapes, 4)
-    assert work is None or (work.flops >= 0 and work.bytes >= 0)

@@ -9,14 +9,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.bound import BASES, BOUNDS, bound
+from nsysdoctor.measured import measured_work
 from nsysdoctor.operations import Writes, operation_of, writes_of
 from nsysdoctor.peaks import DevicePeaks, device_peaks
 from nsysdoctor.recipe import table
 from nsysdoctor.roofline import kernel_traffic
 from nsysdoctor.tables.activity import KERNEL
+from nsysdoctor.tables.operators import Annotated
 
 _GEOMETRY = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 _OF_OPS = ("device", "lane", "name", "start_ns", "end_ns", "node")
+_BYTES = ("bytes", "bytes_low", "bytes_high")
 _TOLD = ("category", "dtype", "math", "library", "phase")
 TELLING_NS = 10_000
 """Shorter kernels spend much of their time on ramp-up and say little about bandwidth."""
@@ -49,15 +52,19 @@ def kernels(
     peaks: dict[int, DevicePeaks],
     launches: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
+    launch_marks: pd.DataFrame | None = None,
+    annotated: Annotated | None = None,
 ) -> pd.DataFrame:
     """Returns one row per kernel in the order of `ops`.
 
     Columns: op, device, lane, name, start_ns, end_ns, duration_ns, node, category, dtype, math,
     library, phase (categorical), fused, blocks, threads (per block), batch (grid_z), registers,
-    local_bytes_per_thread, bytes, bytes_low, bytes_high, rate_bytes_per_s, written_bytes (floats,
-    NaN where the launch does not tell), traffic_basis, bound, basis (categorical), api (the
-    launching call, -1 without), thread, called_ns (start_ns without a call), alone (bool: its
-    call launches nothing else), outside_ns (the thread's time outside CUDA before the call).
+    local_bytes_per_thread, bytes, bytes_low, bytes_high, rate_bytes_per_s, written_bytes, flops
+    (floats, NaN where unknown), traffic_basis, bound, basis (categorical), api (the launching
+    call, -1 without), thread, called_ns (start_ns without a call), alone (bool: its call launches
+    nothing else), outside_ns (the thread's time outside CUDA before the call). Bytes and flops
+    are those of the annotated operator that launched the kernel where its shapes were recorded
+    (traffic_basis measured), else what the launch geometry tells.
     """
     mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
     found = pd.DataFrame({name: ops[name].to_numpy()[mine] for name in _OF_OPS}).assign(op=mine)
@@ -74,10 +81,13 @@ def kernels(
         found[column] = kernel_rows[column].to_numpy()[row]
     launched = grid.assign(**{name: found[name] for name in ("name", "start_ns", "end_ns")})
     found = found.join(_traffic(launched.assign(device=found["device"]), names, peaks))
+    found = _with_calls(found, launches, api).assign(flops=np.nan)
+    if launch_marks is not None and annotated is not None:
+        found = _measured(found, names, launch_marks, annotated, peaks)
     found["written_bytes"] = _written(found, names)
     verdict = _bound(found, peaks)
     found["bound"], found["basis"] = verdict["bound"], verdict["basis"]
-    return _with_calls(found, launches, api)
+    return found
 
 
 def _told(column: pd.Series[str], code: npt.NDArray[np.int64]) -> pd.Categorical:
@@ -132,6 +142,40 @@ def _bound(found: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> pd.DataFrame:
         told = bound(asked.iloc[rows], peaks.get(device, DevicePeaks()))
         table = told if len(devices) == 1 else _placed(table, told, rows)
     return table
+
+
+def _measured(
+    found: pd.DataFrame,
+    names: pd.DataFrame,
+    launch_marks: pd.DataFrame,
+    annotated: Annotated,
+    peaks: dict[int, DevicePeaks],
+) -> pd.DataFrame:
+    """The kernels with the work that recorded shapes tell, no faster than memory delivers.
+
+    The nodes of a graph share one call, which stands in the range that launched the graph.
+    """
+    marks = launch_marks.iloc[found["op"].to_numpy()].reset_index(drop=True)
+    own = found["alone"].to_numpy(dtype=bool) & (found["node"].to_numpy() == 0)
+    instance = marks["operator"].where(own, -1).to_numpy()
+    if not (instance >= 0).any():
+        return found
+    said = annotated.said_in(marks[["operator", "module"]])
+    full = names["full"].tolist()
+    flops, moved = measured_work(found, full, instance, said, annotated.said)
+    roof = found["device"].map({d: p.memory_bytes_per_s or np.inf for d, p in peaks.items()})
+    took = found["duration_ns"].to_numpy()
+    moved = np.minimum(moved, roof.fillna(np.inf).to_numpy() * took / 1e9)
+    known = ~np.isnan(moved)
+    seconds = np.where(took > 0, took, np.nan) / 1e9
+    basis = np.where(known, BASES.index("measured"), found["traffic_basis"].cat.codes)
+    columns = {name: found[name].where(~known, moved) for name in _BYTES}
+    return found.assign(
+        **columns,
+        rate_bytes_per_s=found["rate_bytes_per_s"].where(~known, moved / seconds),
+        flops=flops,
+        traffic_basis=pd.Categorical.from_codes(basis, BASES),
+    )
 
 
 def _written(found: pd.DataFrame, names: pd.DataFrame) -> npt.NDArray[np.float64]:

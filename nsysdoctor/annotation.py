@@ -1,0 +1,199 @@
+"""What the text of an annotated range says: operator, module, shapes, types."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+Shape = tuple[int, ...]
+
+OPERATOR, BACKWARD, MODULE, FUNCTION = "operator", "backward", "module", "function"
+
+_VARYING = re.compile(r", (?:seq|op_id) = -?\d+|, input_op_ids = \[[^\[\]]*\]$")
+_SEQ = re.compile(r", seq = (\d+)")
+_FIELD = re.compile(r", (sizes|dtypes|settings) = ")
+_BACKWARD = re.compile(r"(?:autograd::engine::evaluate_function: )?(\w*Backward\d*)$")
+_OWN_MODULE = re.compile(r"module (\S*) \(([^()]*)\)$")
+_NAMESPACED = re.compile(r"[A-Za-z_]\w*::[\w.]+$")
+_TSL = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:[.#][A-Za-z_<]\w*>?)+$")
+_LONGEST_LITERAL = 100_000
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What a range stands for.
+
+    `kind` is operator, backward (a node of autograd), module, function (a named piece of code) or
+    "" for texts of no known form. `name` is the operator, node, class or function; `module` the
+    dotted path of a module. `sizes` has a shape per argument, () for what is no tensor, and
+    `dtypes` a type per argument, where recorded. `settings` are a module's fixed parameters.
+    """
+
+    kind: str
+    name: str
+    module: str = ""
+    sizes: tuple[Shape, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+
+    def as_operator(self) -> Annotation | None:
+        """Returns the operator that a range stands for, None if it stands for none.
+
+        A module of known kind is the operator that does its work, on its first input and its
+        weights; what runs in it is that operator unless a range inside says otherwise.
+        """
+        if self.kind != MODULE:
+            return self if self.kind == OPERATOR else None
+        weights = self.settings.get("weights")
+        known = weights if isinstance(weights, dict) else {}
+        parameters = _shapes([known[key] for key in ("weight", "bias") if known.get(key)])
+        name = next((name for key, name in _BY_SETTING if key in self.settings), "")
+        if not name or not parameters or not self.sizes or not self.sizes[0]:
+            return None
+        data, types = self.sizes[0], self.dtypes[:1] * (1 + len(parameters))
+        if name == "embedding":
+            data, parameters, types = parameters[0], [data], ()
+        return Annotation(OPERATOR, name, self.module, (data, *parameters), types, self.settings)
+
+
+# a fixed parameter that only one kind of module has, and the operator that does its work
+_BY_SETTING = (
+    ("in_features", "linear"),
+    ("kernel_size", "convolution"),
+    ("normalized_shape", "layer_norm"),
+    ("num_embeddings", "embedding"),
+)
+
+
+def read_text(text: str) -> tuple[Annotation, int]:
+    """Returns what a range's text says, and its sequence number, -1 without one.
+
+    A forward operator and the node of its gradient carry the same sequence number. Known forms:
+    PyTorch's `emit_nvtx` (`NAME, seq = N, op_id = N, sizes = [...]`), the markers of
+    `nsysdoctor.torch`, Python dictionaries of layer-wise hooks and of DLProf, `Prefix:#key=value#`
+    of XLA, dotted function names as Megatron and DeepSpeed push them.
+    """
+    number = _SEQ.search(text)
+    return _read(_VARYING.sub("", text), number is not None), int(number[1]) if number else -1
+
+
+@lru_cache(maxsize=1 << 16)
+def _read(text: str, numbered: bool) -> Annotation:
+    if text.startswith("{"):
+        return _from_dict(text)
+    if told := _TSL.match(text):
+        return _from_xla(told[1], told[2])
+    return _from_fields(*_fields(text), numbered)
+
+
+def _from_fields(name: str, fields: Mapping[str, str], numbered: bool) -> Annotation:
+    if module := _OWN_MODULE.match(name):
+        return Annotation(MODULE, module[2], module[1], *_operands(fields), _settings(fields))
+    if node := _BACKWARD.match(name):
+        return Annotation(BACKWARD, node[1])
+    if numbered or "sizes" in fields or _NAMESPACED.match(name):
+        return Annotation(OPERATOR, name, "", *_operands(fields), _settings(fields))
+    return Annotation(FUNCTION if _DOTTED.match(name) else "", name)
+
+
+def _fields(text: str) -> tuple[str, dict[str, str]]:
+    """The name before the first field, and the text of each field."""
+    hits = list(_FIELD.finditer(text))
+    bounds = [*(hit.start() for hit in hits), len(text)]
+    pairs = zip(hits, bounds[1:], strict=True)
+    return text[: bounds[0]], {hit[1]: text[hit.end() : end] for hit, end in pairs}
+
+
+def _operands(fields: Mapping[str, str]) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
+    sizes = tuple(_shapes(_json(fields.get("sizes", "[]"))))
+    types = fields.get("dtypes", "").strip("[]")
+    dtypes = tuple(word.strip() for word in types.split(",")) if types else ()
+    return sizes, dtypes if len(dtypes) == len(sizes) else ()
+
+
+def _settings(fields: Mapping[str, str]) -> dict[str, object]:
+    told = _json(fields.get("settings", "{}"))
+    return told if isinstance(told, dict) else {}
+
+
+def _json(text: str) -> Any:
+    """The value that a text spells, None if it was cut or is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _shapes(told: Any) -> list[Shape]:
+    """A shape per argument; the tensors of a list become arguments of their own."""
+    found: list[Shape] = []
+    for item in told if isinstance(told, Sequence) and not isinstance(told, str) else ():
+        if not isinstance(item, Sequence) or isinstance(item, str):
+            return []
+        if all(_is_size(size) for size in item):
+            found.append(tuple(item))
+        else:
+            found.extend(_shapes(item))
+    return found
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _from_dict(text: str) -> Annotation:
+    """Layer-wise hooks of vLLM, SGLang and TensorRT-LLM, and the argument records of DLProf."""
+    try:
+        told = ast.literal_eval(text) if len(text) <= _LONGEST_LITERAL else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        return Annotation("", text)
+    if isinstance(told.get("Module"), str):
+        fixed = told.get("StaticParams")
+        settings = dict(fixed) if isinstance(fixed, dict) else {}
+        settings["weights"] = told.get("TrainableParams")
+        inputs = tuple(_shapes(told.get("Inputs", [])))
+        return Annotation(MODULE, "", told["Module"], inputs, settings=settings)
+    if isinstance(told.get("op"), str) and isinstance(told.get("args"), list):
+        return _from_arguments(told["op"], told["args"])
+    return Annotation("", text)
+
+
+def _from_arguments(name: str, arguments: Sequence[Any]) -> Annotation:
+    known = [row for row in arguments if isinstance(row, dict)]
+    tensors = [row.get("type") == "tensor" for row in known]
+    sizes = [
+        tuple(_shapes([row.get("shape", ())])) if is_tensor else ((),)
+        for row, is_tensor in zip(known, tensors, strict=True)
+    ]
+    dtypes = [
+        str(row.get("dtype", "")) if is_tensor else ""
+        for row, is_tensor in zip(known, tensors, strict=True)
+    ]
+    settings = {
+        str(row["name"]): row.get("value") for row in known if row.get("name") and "value" in row
+    }
+    if any(len(shape) != 1 for shape in sizes):
+        return Annotation(OPERATOR, name, settings=settings)
+    return Annotation(
+        OPERATOR, name, "", tuple(shape[0] for shape in sizes), tuple(dtypes), settings
+    )
+
+
+def _from_xla(prefix: str, body: str) -> Annotation:
+    """`Thunk:#hlo_op=NAME#` is an operation, `XlaModule:#hlo_module=NAME#` the program it is in."""
+    pairs = (part.partition("=") for part in body.split(","))
+    told = {key.strip(): value for key, _, value in pairs}
+    if name := told.get("hlo_op"):
+        return Annotation(OPERATOR, name, told.get("hlo_module", ""))
+    if module := told.get("hlo_module") or told.get("module"):
+        return Annotation(MODULE, prefix, module)
+    return Annotation(FUNCTION, prefix)
