@@ -53,40 +53,77 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
     return conclude(diagnose_trace(trace, options), [summarise(trace)], options)
 
 
-def diagnose_trace(trace: Trace, options: Options | None = None, index: int = 0) -> Report:
+_DESCRIBED = (
+    "window", "step_marks", "steps", "phases", "devices", "time_budget", "gap_causes", "launches",
+    "ops", "names", "kernels", "metrics", "overruns", "arrivals", "rank_activity", "clock",
+    "ecosystem",
+)  # fmt: skip
+"""The tables that the report reads for itself."""
+
+_PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks")
+"""The tables that pricing reads, last of all."""
+
+
+def diagnose_trace(
+    trace: Trace,
+    options: Options | None = None,
+    index: int = 0,
+    later: Sequence[str] = (),
+) -> Report:
     """Returns what the rules about one trace say; `index` is its place among those of a job.
 
-    `conclude` adds what the rules about several ranks say.
+    `conclude` adds what the rules about several ranks say. Tables are forgotten once nothing
+    needs them any more; `later` names those that the caller still wants.
     """
     options = options or Options(trace.request)
     _require_activity(trace)
-    window = window_of(trace)
-    asked = [
-        ask(rule, trace, options.params.get(rule.name, {}), timed=options.timed)
-        for rule in _rules(options, "trace")
-    ]
-    findings, combined = _priced([m for m, _ in asked if m is not None], trace, index)
+    rules = _rules(options, "trace")
+    trace.expect([*_DESCRIBED, *_PRICED, *_SUMMARISED, *later, *(u for r in rules for u in r.uses)])
+    described = _described(trace, index)
+    trace.release(_DESCRIBED)
+    asked = []
+    for rule in rules:
+        asked.append(ask(rule, trace, options.params.get(rule.name, {}), timed=options.timed))
+        trace.release(rule.uses)
+    found = [measured for measured, _ in asked if measured is not None]
+    findings, combined = _priced(found, trace, index)
+    trace.release(_PRICED)
+    window_ns = described.window.span_ns
+    return replace(
+        described,
+        findings=findings,
+        combined_saving_ns=combined,
+        combined_saving_ratio=combined / window_ns if window_ns else 0.0,
+        outcomes=[outcome for _, outcome in asked],
+    )
+
+
+def _described(trace: Trace, index: int) -> Report:
+    """The report before any rule is asked."""
     return Report(
         tool_version=__version__,
-        traces=[trace_info(trace)],
-        window=window,
+        window=window_of(trace),
         steps=steps_of(trace),
         devices=budgets_of(trace, index),
         idle_causes=idle_causes_of(trace, index),
-        findings=findings,
-        combined_saving_ns=combined,
-        combined_saving_ratio=combined / window.span_ns if window.span_ns else 0.0,
-        outcomes=[outcome for _, outcome in asked],
+        findings=[],
+        combined_saving_ns=0,
+        combined_saving_ratio=0.0,
+        outcomes=[],
         phases=phases_of(trace, index),
         metrics=metrics_of(trace, index),
         kernels=kernel_summary(trace, index),
         notes=notes_of(trace, index),
+        traces=[trace_info(trace)],
     )
 
 
 def _rules(options: Options, scope: str) -> list[Rule]:
     every = options.rules if options.rules is not None else load_rules()
     return [rule for rule in every if rule.words.scope == scope]
+
+
+_SUMMARISED = ("window", "arrivals", "rank_activity", "clock")
 
 
 def summarise(trace: Trace) -> RankSummary:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nsysdoctor.engine import Options, conclude, diagnose_trace, summarise
 from nsysdoctor.findings import rank_key
+from nsysdoctor.memory import return_large_arrays
 from nsysdoctor.ranks import RankSummary, bring_together
 from nsysdoctor.report import Note, Outcome, Report
 from nsysdoctor.rule import Rule, load_rules, select_rules
@@ -19,6 +20,13 @@ from nsysdoctor.window import Request
 
 if TYPE_CHECKING:
     from nsysdoctor.timeline import Payload
+
+
+DRAWN = (
+    "names", "ops", "api", "api_names", "threads", "processes", "waits", "ranges", "range_names",
+    "steps", "devices", "gaps", "gap_causes", "copies", "kernels", "launches", "lanes", "phases",
+)  # fmt: skip
+"""The tables that a dashboard's timeline reads; kept until it is packed."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +93,10 @@ def _tell(seen: Callable[[Path], None] | None, path: Path) -> None:
 
 def work(path: Path, index: int, options: JobOptions) -> Result:
     """Returns one trace's result; runs where the file is, sends back no table of events."""
+    return_large_arrays()
     trace = open_trace(path, options.request)
-    report = diagnose_trace(trace, _options(options), index)
+    later = DRAWN if options.payloads else ()
+    report = diagnose_trace(trace, _options(options), index, later)
     payload = None
     if options.payloads:
         from nsysdoctor.timeline import timeline_payload

@@ -60,6 +60,14 @@ class Rule:
     tables: dict[str, Recipe] = field(default_factory=dict)
 
     @property
+    def uses(self) -> frozenset[str]:
+        """Returns the tables of the trace that the rule reads."""
+        parts = (self.measure, self.cure, self.evidence, *self.tables.values())
+        asked = {name for part in parts if part is not None for name in part.needs}
+        own = {self.name, *self.tables}
+        return frozenset(asked - own) | {f"{source}_rows" for source in self.words.needs}
+
+    @property
     def params(self) -> dict[str, int | float]:
         """Returns the defaults of the rule's own numbers."""
         return {name: param.default for name, param in self.words.params.items()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.ingest.reader import Export, Rows, open_export
+from nsysdoctor.ingest.reader import Export, open_export
 from nsysdoctor.ingest.schema import SOURCES, Source
 from nsysdoctor.recipe import Recipe, recipes
 from nsysdoctor.window import Request
@@ -36,7 +37,8 @@ class Trace:
         self.request = request or Request()
         self._tables: dict[str, Any] = {}
         self._missing: dict[str, MissingTableError] = {}
-        self._rows: dict[str, Rows] = {}
+        self._dropped: dict[str, dict[str, int]] = {}
+        self._uses: Counter[str] = Counter()
 
     def table(self, name: str) -> Any:
         """Returns the table of that name, computed at most once.
@@ -45,12 +47,14 @@ class Trace:
         that it is made from; the hint says how to record it.
         """
         if name in self._missing:
-            raise self._missing[name]
+            known = self._missing[name]
+            raise MissingTableError(known.message, known.hint)
         if name not in self._tables:
             try:
                 self._tables[name] = self._make(name)
             except MissingTableError as error:
-                self._missing[name] = error
+                # A fresh error: the raised one holds the frames, and all they read, alive.
+                self._missing[name] = MissingTableError(error.message, error.hint)
                 raise
         return self._tables[name]
 
@@ -60,6 +64,25 @@ class Trace:
             return self.table(name)
         except MissingTableError:
             return None
+
+    def expect(self, uses: Iterable[str]) -> None:
+        """Tells which tables will be asked for, once per use; a table that all its uses and all
+        tables made from it have had is forgotten. One asked for later is made again."""
+        waiting = list(uses)
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            self._uses[name] += 1
+            if name not in seen and name in table_recipes():
+                seen.add(name)
+                waiting.extend(table_recipes()[name].needs)
+
+    def release(self, names: Iterable[str]) -> None:
+        """Counts one use of each table as had."""
+        for name in names:
+            self._uses[name] -= 1
+            if self._uses[name] == 0:
+                self._tables.pop(name, None)
 
     def run(self, made: Recipe, params: Mapping[str, object] | None = None) -> Any:
         """Returns what a recipe makes of this trace's tables, uncached."""
@@ -73,8 +96,8 @@ class Trace:
         """Returns (table, reason, rows) for all rows left out of the tables read so far."""
         return [
             (source, reason, count)
-            for source, rows in sorted(self._rows.items())
-            for reason, count in sorted(rows.dropped.items())
+            for source, reasons in sorted(self._dropped.items())
+            for reason, count in sorted(reasons.items())
         ]
 
     def row_counts(self) -> dict[str, int]:
@@ -97,11 +120,13 @@ class Trace:
         if made is None:
             known = ", ".join(sorted([*_SOURCES, *table_recipes()]))
             raise LookupError(f"there is no table {name}; tables are: {known}")
-        return self.run(made)
+        value = self.run(made)
+        self.release(made.needs)
+        return value
 
     def _read(self, source: Source) -> pd.DataFrame:
         rows = self.export.read(source)
-        self._rows[source.name] = rows
+        self._dropped[source.name] = rows.dropped
         if not len(rows.frame):
             # Exports with all tables hold empty ones for what was not recorded.
             raise MissingTableError(
