@@ -6,11 +6,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import pandas as pd
+
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.findings import Measured
 from nsysdoctor.recipe import Recipe
 from nsysdoctor.report import Outcome
 from nsysdoctor.rule import Rule
+from nsysdoctor.window import Request
 
 
 class Tables(Protocol):
@@ -62,7 +65,7 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
         inputs = [value(name, name in part.optional) for name in part.needs]
         return part.function(*inputs, **{name: params[name] for name in part.params})
 
-    rows = run(rule.measure).reset_index(drop=True)
+    rows = _asked_for(run(rule.measure), tables.optional("request")).reset_index(drop=True)
     made[rule.name] = rows
     if not len(rows):
         return Measured(rule, rows, None, None)
@@ -72,3 +75,10 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
         run(rule.evidence) if rule.evidence else None,
         run(rule.cure) if rule.cure else None,
     )
+
+
+def _asked_for(rows: pd.DataFrame, request: Request | None) -> pd.DataFrame:
+    """The rows about the device that was asked for, and those about none."""
+    if request is None or request.device is None or "device" not in rows:
+        return rows
+    return rows[rows["device"].isin((-1, request.device))]

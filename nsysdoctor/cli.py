@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated, Any
@@ -41,10 +42,15 @@ def top(
 
 def complain(error: NsysDoctorError) -> None:
     """Prints what is wrong and what to do, two lines on stderr."""
-    encoding = sys.stderr.encoding or "utf-8"
     for line in (f"nsysdoctor: {error.message}", f"  hint: {error.hint}"):
-        flat = " ".join(line.split("\n"))
-        print(flat.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+        print(" ".join(line.split("\n")), file=sys.stderr)
+
+
+def _show_what_can_be_shown() -> None:
+    """Lets consoles without Unicode show a mark for what they lack instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def main() -> None:
@@ -53,6 +59,7 @@ def main() -> None:
 
     if not app.registered_commands:
         register(app)
+    _show_what_can_be_shown()
     try:
         sys.exit(_run())
     except NsysDoctorError as error:
@@ -60,13 +67,16 @@ def main() -> None:
             raise
         complain(error)
         sys.exit(2)
+    except OSError as error:
+        if os.environ.get("NSYSDOCTOR_DEBUG"):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        reason = error.strerror or str(error)
+        complain(NsysDoctorError(f"{where}{reason}", "check the path, its rights and the disk"))
+        sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         print("nsysdoctor: stopped", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away, as `head` does.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
 
 
 def _run() -> int:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from nsysdoctor.errors import UsageError
 
 _HEAD_BYTES = 4096
+_BEGINS = re.compile(
+    rb"\Ansysdoctor |\A### nsysdoctor|<title>[^<]*nsysdoctor|<testsuite name=\"nsysdoctor"
+    rb"|\A\{\s*\"format\": ?\"nsysdoctor-|\"driver\": \{\s*\"name\": \"nsysdoctor\""
+)
+"""Text, Markdown, pages, JUnit, our JSON, SARIF: a file that only mentions us is not ours."""
 
 
 def check_target(target: Path, traces: list[Path], force: bool) -> None:
     """Raises UsageError when `target` is a trace, lies in no folder, or belongs to others."""
-    if any(target.resolve() == trace.resolve() for trace in traces):
+    if any(_same(target, trace) for trace in traces):
         raise UsageError(f"{target} is the trace itself", "name another output file")
     if not target.parent.is_dir():
         raise UsageError(f"the folder of {target} does not exist", "make it first")
@@ -23,8 +29,14 @@ def check_target(target: Path, traces: list[Path], force: bool) -> None:
         )
 
 
+def _same(target: Path, trace: Path) -> bool:
+    if target.exists() and trace.exists():
+        return target.samefile(trace)
+    return target.resolve() == trace.resolve()
+
+
 def _ours(target: Path) -> bool:
-    """Every format carries the tool's name near its head; an empty file belongs to nobody."""
+    """Whether a file begins as one of our formats does; an empty file belongs to nobody."""
     with target.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    return not head or b"nsysdoctor" in head
+    return not head or _BEGINS.search(head) is not None

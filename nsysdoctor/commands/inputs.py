@@ -73,7 +73,7 @@ def _options(config: Config, window: str | None) -> Options:
     rules = load_rules([Path(folder) for folder in config.rule_dirs])
     check_config(config, [rule.name for rule in rules])
     chosen = select_rules(rules, config.select, config.ignore)
-    request = parse_window(window or config.window or "auto")
+    request = parse_window(config.window or "auto" if window is None else window)
     return Options(request, chosen, config.params)  # type: ignore[arg-type]
 
 
@@ -107,11 +107,14 @@ def put(text: str) -> None:
 
 
 def on_page(print_to: Callable[[Console], None]) -> str:
-    """Returns what a rendering prints on an 80-column console without colours."""
+    """Returns what a rendering prints on an 80-column console without colours, under our name."""
     import io
 
     from rich.console import Console
 
-    file = io.StringIO()
+    from nsysdoctor import __version__
+
+    file = io.StringIO(f"nsysdoctor {__version__}\n")
+    file.seek(0, io.SEEK_END)
     print_to(Console(file=file, width=80))
     return file.getvalue()

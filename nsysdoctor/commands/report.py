@@ -100,7 +100,7 @@ def _options(
 
     said = settings(config)
     options = JobOptions(
-        parse_window(window or said.window or "auto", device),
+        parse_window(said.window or "auto" if window is None else window, device),
         (*(Path(folder) for folder in said.rule_dirs), *(rules or [])),
         tuple(select or said.select),
         (*said.ignore, *(ignore or [])),

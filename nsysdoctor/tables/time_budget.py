@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.errors import EmptyTraceError
+from nsysdoctor.errors import EmptyTraceError, UsageError
 from nsysdoctor.intervals import Spans, partition, spans
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
@@ -21,7 +21,8 @@ def horizon(ops: pd.DataFrame, request: Request, steps: pd.DataFrame) -> pd.Data
     """Returns the span that each device's budget covers: device, start_ns, end_ns.
 
     From the device's first to its last operation, unless a window was asked for: then the
-    window itself. Raises EmptyTraceError when no device ran anything.
+    window itself. Raises EmptyTraceError when no device ran anything, UsageError when the one
+    asked for did not.
     """
     if not len(ops):
         raise EmptyTraceError(
@@ -32,7 +33,10 @@ def horizon(ops: pd.DataFrame, request: Request, steps: pd.DataFrame) -> pd.Data
         start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
     )
     if request.device is not None:
+        ran = ", ".join(str(device) for device in found["device"])
         found = found[found["device"] == request.device].reset_index(drop=True)
+        if not len(found):
+            raise UsageError(f"device {request.device} ran nothing", f"devices that did: {ran}")
     asked = _asked(request, steps)
     if asked is not None:
         found["start_ns"], found["end_ns"] = asked
