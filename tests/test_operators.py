@@ -66,7 +66,8 @@ def uniform(operator: str, shapes: Shapes, itemsize: int = 2, **settings: Any) -
          {"is_causal": True}, attention(2, 8, 16, 16, 4, 2, causal=True, kv_heads=2)),
         # five products instead of two; Q and its like 5 times, K and V 2 times each
         ("aten::_flash_attention_backward",
-         [[1, 3, 1, 2], [1, 3, 1, 2], [1, 5, 1, 2], [1, 5, 1, 2]], {}, Work(300, 2 * (4 * 6 + 4 * 10))),
+         [[1, 3, 1, 2], [1, 3, 1, 2], [1, 5, 1, 2], [1, 5, 1, 2]], {},
+         Work(300, 2 * (4 * 6 + 4 * 10))),
         ("aten::add", [[4, 3], [3]], {}, Work(12, 54)),
         ("aten::relu", [[4, 3]], {}, Work(12, 48)),
         ("aten::gelu_backward", [[4, 3], [4, 3]], {}, Work(144, 72)),
