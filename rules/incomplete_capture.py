@@ -37,9 +37,9 @@ def lost_kernels(api: pd.DataFrame, api_names: pd.DataFrame, links: Links) -> pd
 
 def _captured(api: pd.DataFrame, api_names: pd.DataFrame) -> np.ndarray:
     """Calls of a process while it captures a stream into a graph."""
-    name = api_names["name"].to_numpy()[api["name"].to_numpy()].astype(str)
-    opens = np.char.find(name, "StreamBeginCapture") >= 0
-    closes = np.char.find(name, "StreamEndCapture") >= 0
+    name, code = api_names["name"].astype(str), api["name"].to_numpy()
+    opens = name.str.contains("StreamBeginCapture").to_numpy()[code]
+    closes = name.str.contains("StreamEndCapture").to_numpy()[code]
     inside = np.zeros(len(api), dtype=bool)
     for process in np.unique(api["process"].to_numpy()[opens]):
         mine = np.flatnonzero(api["process"].to_numpy() == process)
@@ -63,7 +63,7 @@ def incomplete_capture(
     """Returns a row per process with lost rows, or one where only the recorder says so: subject,
     device, count (rows lost), lost_ratio, lost_call_count, lost_kernel_count, from_ns, until_ns
     (since the start of the trace), summary, said, level."""
-    start = min([int(ops["start_ns"].min()), *lost_kernels["start_ns"].tolist()])
+    start = int(pd.concat([ops["start_ns"], lost_kernels["start_ns"]]).min())
     said = _said(diagnostic_rows)
     kernel = ops["kind"].to_numpy() == KERNEL
     alone = kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)
