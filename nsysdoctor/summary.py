@@ -142,6 +142,7 @@ def idle_causes_of(trace: Trace, index: int) -> list[IdleCause]:
 def notes_of(trace: Trace, index: int) -> list[Note]:
     """Returns what limits or qualifies the numbers."""
     notes = [Note(index, text) for text in _device_notes(trace.table("devices"))]
+    notes += [Note(index, text) for text in _profile_notes(trace)]
     launches, ops = trace.optional("launches"), trace.table("ops")
     if launches is None:
         notes.append(Note(index, "no CUDA calls were recorded; idle time has no known cause"))
@@ -155,6 +156,17 @@ def notes_of(trace: Trace, index: int) -> list[Note]:
             )
         )
     return notes
+
+
+def _profile_notes(trace: Trace) -> list[str]:
+    """For which devices a measured profile stands in for published figures."""
+    profile = trace.request.profile
+    if profile is None:
+        return []
+    names = sorted(set(trace.table("devices")["name"]))
+    other = [name for name in names if not profile.is_of(name)]
+    notes = [f"roofs and copy rates of {n} are measured ones" for n in names if n not in other]
+    return notes + [f"the profile of {profile.name} says nothing about {name}" for name in other]
 
 
 def _device_notes(devices: pd.DataFrame) -> list[str]:

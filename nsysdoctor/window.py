@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from nsysdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsysdoctor.device_profile import DeviceProfile
 
 _UNITS_NS = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _TIME = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|)\s*$")
@@ -17,11 +20,13 @@ class Request:
     """The window and device an analysis is about; tables take it by the name `request`.
 
     `auto` prices savings on the steady steps where there are some, and accounts for the whole
-    capture; a pair is a window in ns on the export's clock.
+    capture; a pair is a window in ns on the export's clock. `profile` holds what a GPU was
+    measured to do; it counts for the devices of that model.
     """
 
     window: Literal["auto", "all", "steady"] | tuple[int, int] = "auto"
     device: int | None = None
+    profile: DeviceProfile | None = field(default=None, hash=False)
 
 
 def parse_window(text: str, device: int | None = None) -> Request:

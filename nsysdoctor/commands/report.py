@@ -53,6 +53,9 @@ def report(
     select: Annotated[list[str] | None, typer.Option(help="Only this rule; may repeat.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not this rule; may repeat.")] = None,
     config: Annotated[Path | None, typer.Option(help="A nsysdoctor.toml.")] = None,
+    device_profile: Annotated[
+        Path | None, typer.Option(help="What calibrate measured; stands in for published roofs.")
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Processes for several traces; all cores by default.", min=1)
     ] = None,
@@ -72,6 +75,8 @@ def report(
         check_target(path, traces, force)
     wants_page = form is Format.HTML if not targets else any(k is Format.HTML for _, k in targets)
     options = _options(config, window, device, rules, select, ignore, verbose, wants_page)
+    if device_profile is not None:
+        options = _profiled(options, device_profile)
     answer = _diagnosed(traces, options, jobs, dask, quiet)
     for path, kind in targets:
         path.write_text(_text(kind, answer, top, verbose), encoding="utf-8")
@@ -111,6 +116,15 @@ def _options(
     check_config(said, [rule.name for rule in load_rules(options.folders)])
     chosen_rules(options)
     return options
+
+
+def _profiled(options: JobOptions, path: Path) -> JobOptions:
+    """The options with a measured profile of the GPU."""
+    from dataclasses import replace
+
+    from nsysdoctor.device_profile import read_profile
+
+    return replace(options, request=replace(options.request, profile=read_profile(path)))
 
 
 def _diagnosed(

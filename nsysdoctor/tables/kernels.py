@@ -16,6 +16,7 @@ from nsysdoctor.recipe import table
 from nsysdoctor.roofline import kernel_traffic
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.operators import Annotated
+from nsysdoctor.window import Request
 
 _GEOMETRY = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 _OF_OPS = ("device", "lane", "name", "start_ns", "end_ns", "node")
@@ -26,15 +27,20 @@ TELLING_NS = 10_000
 
 
 @table
-def peaks(devices: pd.DataFrame) -> dict[int, DevicePeaks]:
-    """Returns the roofs of every device that ran work."""
+def peaks(devices: pd.DataFrame, request: Request | None = None) -> dict[int, DevicePeaks]:
+    """Returns the roofs of every device that ran work: measured ones where the request brings a
+    profile of its model, else published ones."""
     figures = (
         "memory_bandwidth_bytes_per_s", "sm_count", "clock_hz", "compute_major", "compute_minor"
     )  # fmt: skip
-    return {
-        int(row["device"]): device_peaks(str(row["name"]), *(int(row[f]) for f in figures))
-        for row in devices.to_dict("records")
-    }
+    profile = request.profile if request is not None else None
+    found = {}
+    for row in devices.to_dict("records"):
+        name = str(row["name"])
+        roof = device_peaks(name, *(int(row[f]) for f in figures))
+        measured = profile is not None and profile.is_of(name)
+        found[int(row["device"])] = profile.peaks(roof) if profile and measured else roof
+    return found
 
 
 @table

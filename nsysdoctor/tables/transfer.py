@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.device_profile import DeviceProfile
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.copies import PINNED
 from nsysdoctor.tables.steps import in_window
+from nsysdoctor.window import Request
 
 _LARGE_BYTES = 1 << 20
 _SETUP_NS = 2_000
@@ -58,15 +62,18 @@ def same_keys(frame: pd.DataFrame, keys: pd.DataFrame, names: list[str]) -> np.n
 
 
 @table
-def pinned_rates(copies: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
+def pinned_rates(
+    copies: pd.DataFrame, devices: pd.DataFrame, request: Request | None = None
+) -> pd.DataFrame:
     """Returns the rate of large pinned copies per device and direction.
 
     Columns: device, direction (HtoD, DtoH), bytes_per_s, slow_bytes_per_s, fast_bytes_per_s,
-    measured (bool: from at least three pinned copies of a megabyte or more in this trace, else
-    from the link that GPUs of this generation have).
+    measured (bool: from at least three pinned copies of a megabyte or more in this trace, or from
+    the request's profile of this model; else from the link that GPUs of this generation have).
     """
+    profile = request.profile if request is not None else None
     rows = [
-        _rate(copies, int(device["device"]), direction, int(device["compute_major"]))
+        _rate(copies, device, direction, profile)
         for device in devices.to_dict("records")
         for direction in ("HtoD", "DtoH")
     ]
@@ -76,14 +83,22 @@ def pinned_rates(copies: pd.DataFrame, devices: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rate(
-    copies: pd.DataFrame, device: int, direction: str, major: int
+    copies: pd.DataFrame,
+    about: dict[str, Any],
+    direction: str,
+    profile: DeviceProfile | None,
 ) -> tuple[int, str, float, float, float, bool]:
+    device, major = int(about["device"]), int(about["compute_major"])
     mine = copies[(copies["device"] == device) & (copies["direction"] == direction)]
     mine = mine[(mine["bytes"] >= _LARGE_BYTES) & ~mine["pageable"]]
     pinned = mine[(mine["src_kind"] == PINNED) | (mine["dst_kind"] == PINNED)]
     if len(pinned) >= 3:
         slow, middle, fast = np.percentile(pinned["rate_bytes_per_s"], (25, 50, 75))
         return device, direction, float(middle), float(slow), float(fast), True
+    if profile is not None and profile.is_of(str(about["name"])):
+        told = profile.pinned_rate(direction)
+        if told is not None:
+            return device, direction, told.median, told.low, told.high, True
     link = next(rate for least, rate in _LINK_BYTES_PER_S if major >= least)
     return device, direction, link, link / 2, link * 1.2, False
 
