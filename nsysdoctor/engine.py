@@ -176,7 +176,7 @@ def conclude(
     return replace(
         report,
         # Of equal savings the one about the whole job says more than the one about its rank.
-        findings=sorted([*more, *report.findings], key=lambda f: rank_key(f)[:2]),
+        findings=sorted([*more, *report.findings], key=lambda f: rank_key(f)[:3]),
         outcomes=sorted([*report.outcomes, *(o for _, o in asked)], key=lambda o: o.rule),
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,

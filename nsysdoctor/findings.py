@@ -14,6 +14,9 @@ from nsysdoctor.rule import Rule
 from nsysdoctor.units import quantity_text
 
 EVIDENCE_LIMIT = 20
+CAPTURE = "capture"
+"""The category of rules about what a capture lacks."""
+
 _OWN = frozenset({"subject", "trace", "device", "count", "level", "basis", "saving_ns"})
 _SHARES: tuple[tuple[float, Level], ...] = ((0.10, "high"), (0.03, "medium"), (0.01, "low"))
 
@@ -33,10 +36,14 @@ def level_of(saving_ratio: float) -> Level:
     return next((level for least, level in _SHARES if saving_ratio >= least), "info")
 
 
-def rank_key(finding: Finding) -> tuple[int, int, str, str, int]:
-    """Returns what findings are sorted by: level, saving, then names, so that no two tie."""
+def rank_key(finding: Finding) -> tuple[int, bool, int, str, str, int]:
+    """Returns what findings are sorted by: level, saving, then names, so that no two tie.
+
+    Among those for the record the ones that limit what the capture can show come first.
+    """
     return (
         LEVELS.index(finding.level),
+        finding.level != "info" or finding.category != CAPTURE,
         -(finding.saving_ns or 0),
         finding.rule,
         finding.subject,
@@ -78,6 +85,7 @@ def make_finding(
         facts=facts,
         evidence=evidence,
         evidence_total=total,
+        category=words.category,
     )
 
 

@@ -187,6 +187,7 @@ class Finding:
     facts: dict[str, Quantity]
     evidence: list[Evidence]
     evidence_total: int
+    category: str = ""
 
 
 @dataclass(frozen=True)

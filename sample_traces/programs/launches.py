@@ -92,7 +92,7 @@ def graph_nodes(_: bool) -> Program:
 def hidden_kernels(cured: bool) -> Program:
     """Nearly everything runs in graphs that were recorded as whole replays; node mode cures it."""
     program = Program(CARD, graph_mode="node" if cured else "graph", nvtx=False)
-    return replayed(Job(program, "serve"), small_kernels(CARD, 60_000, 50), 30)
+    return replayed(Job(program, "serve"), small_kernels(CARD, 60_000, 80), 30)
 
 
 def slow_graph_launch(cured: bool) -> Program:
