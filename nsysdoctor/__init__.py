@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from nsysdoctor.edits import Change, edits
+    from nsysdoctor.edits import Change
     from nsysdoctor.engine import Options, diagnose
     from nsysdoctor.job import JobOptions, diagnose_job
     from nsysdoctor.recipe import table
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Change", "JobOptions", "Options", "Report", "Request", "__version__", "diagnose",
-    "diagnose_job", "edits", "open_trace", "table",
+    "diagnose_job", "open_trace", "table",
 ]  # fmt: skip
 
 _HOMES = {
-    "Change": "edits", "edits": "edits", "Options": "engine", "diagnose": "engine",
+    "Change": "edits", "Options": "engine", "diagnose": "engine",
     "JobOptions": "job", "diagnose_job": "job",
     "Report": "report", "Request": "window", "open_trace": "trace", "table": "recipe",
 }  # fmt: skip

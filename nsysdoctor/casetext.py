@@ -186,10 +186,10 @@ class _Reader:
             else:
                 parts[-1].append(token)
         if parts[0]:
-            self._call = -1
             self._event(parts[0], origin_ns, -1)
-            self._call = len(self.scene.events) - 1
-        elif self._call < 0:
+            is_call = self.scene.events[-1].what not in ACTIONS
+            self._call = len(self.scene.events) - 1 if is_call else -1
+        if len(parts) > 1 and self._call < 0:
             raise ValueError("an arrow needs a call before it")
         for part in parts[1:]:
             self._event(part, origin_ns, self._call)

@@ -218,6 +218,16 @@ def head_imports(path: Path) -> set[str]:
     }
 
 
+def test_public_names_are_no_modules_and_can_be_had() -> None:
+    import nsysdoctor
+
+    assert set(nsysdoctor.__all__) & set(MODULES) == set()
+    for name in nsysdoctor.__all__:
+        assert getattr(nsysdoctor, name) is not None
+    with pytest.raises(AttributeError):
+        _ = nsysdoctor.no_such_name
+
+
 def test_slow_packages_are_imported_where_they_are_needed() -> None:
     wrong = {
         path.name: sorted(slow)
