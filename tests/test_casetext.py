@@ -123,7 +123,7 @@ def test_a_line_that_cannot_be_meant_is_named(line: str, words: str) -> None:
 
 
 def test_a_trace_cannot_begin_with_an_arrow() -> None:
-    with pytest.raises(RuleError, match="line 1 of the trace.*needs a call"):
+    with pytest.raises(RuleError, match=r"line 1 of the trace.*needs a call"):
         read_scene("-> 0 5us s7 kernel a")
 
 
