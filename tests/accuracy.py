@@ -68,11 +68,10 @@ _LOADED = None
 def judged(name: str) -> Row:
     """Returns one program's row."""
     sample, report = PROGRAMS[name], reported(name)
-    to_act = [f for f in report.findings if f.level != "info"]
     mine = [f for f in report.findings if f.rule == sample.rule]
     chosen = mine[0] if mine else None
     return Row(
-        name, sample.rule or "-", to_act[0].rule if to_act else "-", report.window.span_ns,
+        name, sample.rule or "-", report.findings[0].rule if report.findings else "-", report.window.span_ns,
         steady_saving_ns(name), _ns(chosen, "saving_low_ns"), _ns(chosen, "saving_ns"),
         _ns(chosen, "saving_high_ns"), sample.low_high,
     )  # fmt: skip

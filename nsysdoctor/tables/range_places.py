@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, Spans, innermost, spans
+from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.step_marks import Marks
 
 _DIGITS = re.compile(r"\d+")
+
+
+class _Level(NamedTuple):
+    """The ranges of one thread at one depth: they follow one another."""
+
+    start: Ints
+    end: Ints
+    text: Ints
 
 
 class RangePlaces:
@@ -20,26 +29,34 @@ class RangePlaces:
 
     def __init__(self, ranges: pd.DataFrame, texts: list[str], step_label: str) -> None:
         self._texts = texts
-        told = np.array([t != step_label for t in texts], dtype=bool)
-        kept = ranges[ranges["pushed"] & told[ranges["text"].to_numpy()]]
-        self._by_thread: dict[int, tuple[Spans, Ints]] = {}
-        for thread, rows in kept.groupby("thread", sort=True):
-            pieces, owner = innermost(spans(rows["start_ns"], rows["end_ns"]))
-            self._by_thread[int(thread)] = pieces, rows["text"].to_numpy()[owner]
+        self._told = np.array([t != step_label for t in texts], dtype=bool)
+        self._ranges = ranges
+        self._levels: dict[int, list[_Level]] = {}
+
+    def _of(self, thread: int) -> list[_Level]:
+        """The levels of a thread, deepest first, made when first asked for."""
+        if thread not in self._levels:
+            chosen = (self._ranges["thread"] == thread) & self._ranges["pushed"]
+            mine = self._ranges[chosen & self._told[self._ranges["text"].to_numpy()]]
+            depth = mine["depth"].to_numpy()
+            columns = [mine[c].to_numpy() for c in ("start_ns", "end_ns", "text")]
+            self._levels[thread] = [
+                _Level(*(column[depth == level] for column in columns))
+                for level in sorted(np.unique(depth).tolist(), reverse=True)
+            ]
+        return self._levels[thread]
 
     def at(self, thread: Ints, time: Ints) -> list[str]:
         """Returns the folded text of the innermost range at each time, "" outside all."""
-        found = [""] * len(time)
+        found = np.full(len(time), -1, dtype=np.int64)
         for code in np.unique(thread).tolist():
-            if code not in self._by_thread:
-                continue
-            pieces, text = self._by_thread[code]
             rows = np.flatnonzero(thread == code)
-            index = np.searchsorted(pieces.start, time[rows], side="right") - 1
-            inside = (index >= 0) & (time[rows] < pieces.end[np.maximum(index, 0)])
-            for row, piece in zip(rows[inside].tolist(), index[inside].tolist(), strict=True):
-                found[row] = self._texts[text[piece]]
-        return found
+            for level in self._of(code):
+                open_rows = rows[found[rows] < 0]
+                index = np.searchsorted(level.start, time[open_rows], side="right") - 1
+                inside = (index >= 0) & (time[open_rows] < level.end[np.maximum(index, 0)])
+                found[open_rows[inside]] = level.text[index[inside]]
+        return [self._texts[text] if text >= 0 else "" for text in found.tolist()]
 
     def most(self, thread: Ints, time: Ints, weight: Ints | None = None) -> str:
         """Returns the text that holds more than half of the weight, "" if none does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, innermost, spans
+from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import thread_code
 
@@ -64,10 +64,10 @@ def ranges(
     order = order[thread[order] >= 0]
     found = pd.DataFrame(
         {
-            "thread": thread,
+            "thread": thread.astype(np.int32),
             "start_ns": rows["start_ns"].to_numpy(),
             "end_ns": end,
-            "text": range_text.codes[mine].astype(np.int64),
+            "text": range_text.codes[mine],
             "domain": _domains(nvtx_rows, range_text, mine),
             "pushed": np.isin(kind[mine], _PUSH_POP),
             "open": still_open,
@@ -106,14 +106,3 @@ def _depth(ranges: pd.DataFrame) -> Ints:
         closed = np.searchsorted(np.sort(end), start, side="right")
         depth[rows.index.to_numpy()] = np.maximum(np.arange(len(rows)) - closed, 0)
     return depth
-
-
-def innermost_range(ranges: pd.DataFrame, thread: int, at: Ints) -> Ints:
-    """Returns the row of `ranges` that is innermost on a thread at each time, -1 for none."""
-    mine = ranges[(ranges["thread"] == thread) & ranges["pushed"]]
-    pieces, owner = innermost(spans(mine["start_ns"], mine["end_ns"]))
-    if not len(pieces.start):
-        return np.full(len(at), -1, dtype=np.int64)
-    index = np.searchsorted(pieces.start, at, side="right") - 1
-    inside = (index >= 0) & (at < pieces.end[index])
-    return np.where(inside, mine.index.to_numpy()[owner[index]], -1).astype(np.int64)

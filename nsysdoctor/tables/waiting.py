@@ -44,6 +44,7 @@ def waiting(
     api: pd.DataFrame,
     launches: pd.DataFrame,
     submissions: pd.DataFrame,
+    pageable_calls: Ints,
     syncs: pd.DataFrame | None = None,
     event_rows: pd.DataFrame | None = None,
     processes: pd.DataFrame | None = None,
@@ -54,7 +55,7 @@ def waiting(
     copies that end inside their call are waited for by it; other calls that take much longer
     than usual and end right after an operation waited for that one.
     """
-    pairs = [_own_copies(ops, api, launches)]
+    pairs = [_own_copies(ops, api, launches, pageable_calls)]
     if syncs is not None and len(syncs):
         pairs.append(_recorded_syncs(ops, api, submissions, syncs, event_rows, processes))
     known = np.zeros(len(api), dtype=bool)
@@ -82,14 +83,16 @@ def _own(api: pd.DataFrame) -> Ints:
 
 
 def _own_copies(
-    ops: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame
+    ops: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame, pageable_calls: Ints
 ) -> tuple[Ints, Ints]:
-    """Copies and sets that ended before their own call returned."""
+    """Copies and sets that their own call waits for: they end before it returns, and it is no
+    call that only queues. A tiny pinned copy may be done before its call is, by chance."""
     op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
-    verb = api["verb"].to_numpy()[call]
-    moves = np.isin(verb, [Verb.COPY, Verb.COPY_ASYNC, Verb.SET, Verb.SET_ASYNC])
-    inside = ops["end_ns"].to_numpy()[op] <= api["end_ns"].to_numpy()[call]
-    chosen = moves & inside & api["top"].to_numpy()[call]
+    verb, start, end = (api[c].to_numpy()[call] for c in ("verb", "start_ns", "end_ns"))
+    waits = np.isin(verb, [Verb.COPY, Verb.SET]) | np.isin(call, pageable_calls)
+    waits |= np.isin(verb, [Verb.COPY_ASYNC, Verb.SET_ASYNC]) & (end - start > _LAG_NS)
+    inside = ops["end_ns"].to_numpy()[op] <= end
+    chosen = waits & inside & api["top"].to_numpy()[call]
     return call[chosen], op[chosen]
 
 
