@@ -60,7 +60,7 @@ _DESCRIBED = (
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
-_PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks")
+_PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks", "relay")
 """The tables that pricing reads, last of all."""
 
 
@@ -229,7 +229,12 @@ def _replay(trace: Trace) -> Replay | None:
         return None
     window = trace.table("window").iloc[0]
     finish = finish_of(
-        graph, trace.table("api"), trace.table("submissions"), window, trace.table("step_marks")
+        graph,
+        trace.table("api"),
+        trace.table("submissions"),
+        window,
+        trace.table("step_marks"),
+        trace.table("relay"),
     )
     return Replay(graph, finish, int(window["end_ns"] - window["start_ns"]))
 

@@ -15,6 +15,7 @@ from nsysdoctor.graph import Graph, Kind
 from nsysdoctor.intervals import Ints
 
 _NEVER = -(1 << 61)
+_FAIR_RATIO = 0.05
 _COMPILED_NODES = 200_000
 """Below this many nodes compiling the pass takes longer than running it."""
 
@@ -235,28 +236,48 @@ class Replay:
 
 
 def finish_of(
-    graph: Graph, api: pd.DataFrame, submissions: pd.DataFrame, window: Any, marks: Any
+    graph: Graph,
+    api: pd.DataFrame,
+    submissions: pd.DataFrame,
+    window: Any,
+    marks: Any,
+    relay: Ints,
 ) -> Finish:
-    """Returns the end of the window: of the steps' own thread and of what it launched.
+    """Returns the end of the window: of the steps' own thread and of what was launched in it.
 
     Without steps the last operation of all. `window` holds start_ns, end_ns, basis and host
-    bounds; `marks` the owner of the steps or None.
+    bounds; `marks` the owner of the steps or None; `relay` the chain of calls of each row of
+    `api`. A chain that launches a small part of the work at a pace of its own, such as a
+    monitor's, ends when it ends and must not hide what the others gain.
     """
+    leading = _leading(submissions, relay)
     if marks is None or window.basis != "steady":
-        inside = np.flatnonzero(graph.nodes.time[graph.nodes.op_end] <= window.end_ns)
+        ends = graph.nodes.time[graph.nodes.op_end]
+        idle = np.ones(len(ends), dtype=bool)
+        idle[submissions["op"].to_numpy()[~leading]] = False
+        inside = np.flatnonzero((ends <= window.end_ns) & idle)
         return Finish(-1, 0, graph.nodes.op_end[inside])
-    mine = submissions["process"].to_numpy() == marks.process
+    mine = leading & (submissions["process"].to_numpy() == marks.process)
     called = submissions["called_ns"].to_numpy()
     inside = mine & (called >= window.host_start_ns) & (called < window.host_end_ns)
     ops = submissions["op"].to_numpy()[inside]
-    own = np.flatnonzero((api["thread"].to_numpy() == marks.thread) & api["top"].to_numpy())
-    index = int(np.searchsorted(api["start_ns"].to_numpy()[own], window.host_end_ns))
+    node, offset = _host_end(graph, api, marks.thread, int(window.host_end_ns))
+    return Finish(node, offset, graph.nodes.op_end[ops])
+
+
+def _leading(submissions: pd.DataFrame, relay: Ints) -> np.ndarray:
+    """Which submissions come from chains that launch a fair part of the work."""
+    chain = relay[submissions["api"].to_numpy()]
+    work = submissions["work_ns"].groupby(chain).transform("sum").to_numpy()
+    return np.asarray(work >= _FAIR_RATIO * int(submissions["work_ns"].sum()))
+
+
+def _host_end(graph: Graph, api: pd.DataFrame, thread: int, end_ns: int) -> tuple[int, int]:
+    """The node nearest to a time on a thread, and the time's distance from it."""
+    own = np.flatnonzero((api["thread"].to_numpy() == thread) & api["top"].to_numpy())
+    index = int(np.searchsorted(api["start_ns"].to_numpy()[own], end_ns))
     if index < len(own):
         call = int(own[index])
-        node = int(graph.nodes.call_start[call])
-        offset = int(window.host_end_ns - api["start_ns"].to_numpy()[call])
-    else:
-        call = int(own[-1])
-        node = int(graph.nodes.call_end[call])
-        offset = int(window.host_end_ns - api["end_ns"].to_numpy()[call])
-    return Finish(node, offset, graph.nodes.op_end[ops])
+        return int(graph.nodes.call_start[call]), end_ns - int(api["start_ns"].to_numpy()[call])
+    call = int(own[-1])
+    return int(graph.nodes.call_end[call]), end_ns - int(api["end_ns"].to_numpy()[call])

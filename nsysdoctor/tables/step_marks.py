@@ -69,6 +69,7 @@ def step_marks(
     ops: pd.DataFrame,
     submissions: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
+    relay: Ints | None = None,
     ranges: pd.DataFrame | None = None,
     range_names: pd.DataFrame | None = None,
 ) -> Marks | None:
@@ -81,8 +82,8 @@ def step_marks(
     marks = None
     if ranges is not None and range_names is not None:
         marks = _from_ranges(ranges, range_names, submissions)
-    if marks is None and api is not None:
-        marks = _from_period(submissions, api)
+    if marks is None and api is not None and relay is not None:
+        marks = _from_period(submissions, api, relay)
     return marks if marks is not None and _holds_the_work(marks, submissions, ops) else None
 
 
@@ -141,10 +142,15 @@ def _scored(
     )
 
 
-def _from_period(submissions: pd.DataFrame, api: pd.DataFrame) -> Marks | None:
-    """Steps from what recurs in the order in which the host submitted work and synchronised."""
-    process = int(submissions["process"].value_counts(sort=True).index[0])
-    symbol, called, thread = _symbols(submissions, api, process)
+def _from_period(submissions: pd.DataFrame, api: pd.DataFrame, relay: Ints) -> Marks | None:
+    """Steps from what recurs in the order in which the chain of calls that launches most work
+    submits and synchronises."""
+    chain = relay[submissions["api"].to_numpy()]
+    work = submissions["work_ns"].groupby(chain).sum().sort_index()
+    if work.max() < MIN_WORK_RATIO * work.sum():
+        return None
+    symbol, called, thread = _symbols(submissions, api, relay, int(work.idxmax()))
+    process = int(submissions["process"].to_numpy()[chain == work.idxmax()][0])
     run = find_period(symbol)
     if run is None:
         return None
@@ -156,12 +162,12 @@ def _from_period(submissions: pd.DataFrame, api: pd.DataFrame) -> Marks | None:
 
 
 def _symbols(
-    submissions: pd.DataFrame, api: pd.DataFrame, process: int
+    submissions: pd.DataFrame, api: pd.DataFrame, relay: Ints, chain: int
 ) -> tuple[Ints, Ints, Ints]:
-    """What the host did in order: operations by name, synchronising calls by verb; their times
+    """What one chain did in order: operations by name, synchronising calls by verb; their times
     and threads."""
-    mine = submissions[submissions["process"] == process]
-    waits = api[(api["process"] == process) & api["top"]]
+    mine = submissions[relay[submissions["api"].to_numpy()] == chain]
+    waits = api[(relay == chain) & api["top"].to_numpy()]
     waits = waits[np.isin(waits["verb"], [int(v) for v in SYNCS])]
     called = np.concatenate([mine["called_ns"], waits["start_ns"]])
     symbol = np.concatenate([mine["name"], -1 - waits["verb"].to_numpy(dtype=np.int64)])
