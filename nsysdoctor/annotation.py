@@ -119,7 +119,7 @@ def _operands(fields: Mapping[str, str]) -> tuple[tuple[Shape, ...], tuple[str, 
 
 
 def _settings(fields: Mapping[str, str]) -> dict[str, object]:
-    told = _json(fields.get("settings", "{}"))
+    told = _literal(fields.get("settings", "{}"))
     return told if isinstance(told, dict) else {}
 
 
@@ -128,6 +128,14 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
+        return None
+
+
+def _literal(text: str) -> Any:
+    """The Python value that a text spells, None if it spells none."""
+    try:
+        return ast.literal_eval(text) if len(text) <= _LONGEST_LITERAL else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
@@ -150,10 +158,7 @@ def _is_size(value: object) -> bool:
 
 def _from_dict(text: str) -> Annotation:
     """Layer-wise hooks of vLLM, SGLang and TensorRT-LLM, and the argument records of DLProf."""
-    try:
-        told = ast.literal_eval(text) if len(text) <= _LONGEST_LITERAL else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        told = None
+    told = _literal(text)
     if not isinstance(told, dict):
         return Annotation("", text)
     if isinstance(told.get("Module"), str):

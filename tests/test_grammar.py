@@ -53,7 +53,7 @@ def operator(name: str, *sizes: tuple[int, ...], dtypes: tuple[str, ...] = ()) -
         # markers of nsysdoctor.torch, also behind emit_nvtx, which adds its number
         (
             'module layers.0.fc1 (Linear), sizes = [[8, 32]], dtypes = [float32],'
-            ' settings = {"in_features": 32, "weights": {"weight": [64, 32]}}, op_id = 5',
+            ' settings = {\'in_features\': 32, \'weights\': {\'weight\': [64, 32]}}, op_id = 5',
             Annotation(
                 MODULE, "Linear", "layers.0.fc1", ((8, 32),), ("float32",),
                 {"in_features": 32, "weights": {"weight": [64, 32]}},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +15,10 @@ _SETTINGS = (
     "in_features", "out_features", "kernel_size", "stride", "padding", "dilation", "groups",
     "transposed", "output_padding", "normalized_shape", "num_embeddings", "embedding_dim",
 )  # fmt: skip
+
+
+# torch's profiler writes names into its JSON as they are, so a quote would break the file
+_UNFIT = re.compile(r"[\s\"\\]")
 
 
 class _Opened(threading.local):
@@ -84,7 +87,7 @@ def _emitter() -> Any:
 
 
 def _hooked(name: str, module: Any) -> Iterable[Any]:
-    path = re.sub(r"\s", "_", name)
+    path = _UNFIT.sub("_", name)
     head = f"module {path} ({type(module).__name__})"
     tail = _tail(module)
 
@@ -142,17 +145,23 @@ def _operands(tensors: list[Any]) -> str:
 
 def _tail(module: Any) -> str:
     """The fixed parameters of a module and the shapes of its own weights."""
-    settings = {key: getattr(module, key) for key in _SETTINGS if _plain(module, key)}
+    settings: dict[str, object] = {
+        key: _listed(getattr(module, key)) for key in _SETTINGS if _plain(module, key)
+    }
     weights = _weights(module)
     if weights:
         settings["weights"] = weights
-    return f", settings = {json.dumps(settings)}" if settings else ""
+    return f", settings = {settings}" if settings else ""
 
 
 def _plain(module: Any, key: str) -> bool:
     value = getattr(module, key, None)
     items = value if isinstance(value, (list, tuple)) else [value]
     return value is not None and all(isinstance(item, (int, str)) for item in items)
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _weights(module: Any) -> dict[str, list[int]]:
