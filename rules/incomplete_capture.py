@@ -14,7 +14,6 @@ from nsysdoctor.tables.constraints import Links
 from nsysdoctor.units import ratio_text
 from nsysdoctor.verbs import Verb
 
-_LEVELS = ((0.10, "high"), (0.03, "medium"), (0.01, "low"), (0.0, "info"))
 _SAID = re.compile(
     r"(?i)not all cuda events|cuda.*\b(dropped|lost|discarded|overflow)|"
     r"\b(dropped|lost|discarded)\b.*\b(cuda|cupti|gpu)\b"
@@ -68,7 +67,7 @@ def incomplete_capture(
     kernel = ops["kind"].to_numpy() == KERNEL
     alone = kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)
     rows = []
-    for process, name in enumerate(processes["name"].tolist()):
+    for process, name in enumerate(_labels(processes)):
         calls = lost_kernels[lost_kernels["process"] == process]
         own = ops["process"].to_numpy() == process
         lost = calls[calls["lost"]]
@@ -82,7 +81,7 @@ def incomplete_capture(
         both = pd.concat([lost[["start_ns", "end_ns"]], kernels[["start_ns", "end_ns"]]])
         rows.append(
             {
-                "subject": name or "the process",
+                "subject": name,
                 "device": -1,
                 "count": len(both),
                 "lost_ratio": share,
@@ -92,12 +91,22 @@ def incomplete_capture(
                 "until_ns": int(both["end_ns"].max()) - start,
                 "summary": _summary(len(lost), len(kernels), share),
                 "said": f"; {said}" if said else "",
-                "level": next(level for least, level in _LEVELS if share >= least),
+                # It limits what the other findings can say; it is no waste of its own.
+                "level": "info",
             }
         )
     if not rows and said:
         rows.append(_only_said(said))
     return pd.DataFrame(rows)
+
+
+def _labels(processes: pd.DataFrame) -> list[str]:
+    """The names of the processes, numbered where they do not tell them apart."""
+    names = [name or "the process" for name in processes["name"].tolist()]
+    return [
+        f"{name} {names[:place].count(name) + 1}" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]
 
 
 def _said(rows: pd.DataFrame | None) -> str:
