@@ -14,7 +14,7 @@ from nsysdoctor.findings import Measured, make_finding, rank_key
 from nsysdoctor.identity import identity_of
 from nsysdoctor.kernel_rows import kernel_summary
 from nsysdoctor.ranks import Job, RankSummary, bring_together
-from nsysdoctor.replay import Price, Replay, finish_of
+from nsysdoctor.replay import Price, Replay, finishes_of
 from nsysdoctor.report import Finding, Report
 from nsysdoctor.rule import Rule, load_rules
 from nsysdoctor.summary import (
@@ -228,7 +228,7 @@ def _replay(trace: Trace) -> Replay | None:
     if graph is None:
         return None
     window = trace.table("window").iloc[0]
-    finish = finish_of(
+    finishes = finishes_of(
         graph,
         trace.table("api"),
         trace.table("submissions"),
@@ -236,7 +236,7 @@ def _replay(trace: Trace) -> Replay | None:
         trace.table("step_marks"),
         trace.table("relay"),
     )
-    return Replay(graph, finish, int(window["end_ns"] - window["start_ns"]))
+    return Replay(graph, finishes, int(window["end_ns"] - window["start_ns"]))
 
 
 def with_path(report: Report, path: str) -> Report:

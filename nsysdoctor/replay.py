@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -210,19 +210,23 @@ def finish_ns(finish: Finish, time: Ints) -> int:
 class Replay:
     """A trace's graph and the window whose end is watched; prices sets of edits."""
 
-    def __init__(self, graph: Graph, finish: Finish, window_ns: int) -> None:
+    def __init__(self, graph: Graph, finishes: Sequence[Finish], window_ns: int) -> None:
         self.graph = graph
-        self.finish = finish
+        self.finishes = finishes
         self.window_ns = window_ns
-        self._before = finish_ns(finish, graph.nodes.time)
+        self._before = [finish_ns(finish, graph.nodes.time) for finish in finishes]
 
     def saving_ns(self, edits: pd.DataFrame, scenario: Scenario) -> int:
-        """Returns what the edits save of the window, 0 where they save nothing."""
+        """Returns what the edits save of the window, for the process that gains most."""
         if not len(edits):
             return 0
         lag, source = edited(self.graph, edits, scenario)
-        after = finish_ns(self.finish, run(self.graph, lag, source))
-        return max(0, min(self._before - after, self.window_ns))
+        time = run(self.graph, lag, source)
+        gains = [
+            before - finish_ns(finish, time)
+            for before, finish in zip(self._before, self.finishes, strict=True)
+        ]
+        return max(0, min(max(gains, default=0), self.window_ns))
 
     def price(self, edits: pd.DataFrame) -> Price:
         """Returns the saving with its bounds; equal bounds where the cure is certain."""
@@ -235,34 +239,36 @@ class Replay:
         return Price(middle, low, high)
 
 
-def finish_of(
+def finishes_of(
     graph: Graph,
     api: pd.DataFrame,
     submissions: pd.DataFrame,
     window: Any,
     marks: Any,
     relay: Ints,
-) -> Finish:
-    """Returns the end of the window: of the steps' own thread and of what was launched in it.
+) -> list[Finish]:
+    """Returns the ends of the window, one per process that launches a fair part of the work.
 
-    Without steps the last operation of all. `window` holds start_ns, end_ns, basis and host
-    bounds; `marks` the owner of the steps or None; `relay` the chain of calls of each row of
-    `api`. A chain that launches a small part of the work at a pace of its own, such as a
-    monitor's, ends when it ends and must not hide what the others gain.
+    A process ends with what it launched in the window; the one that owns the steps not before
+    its host is through the last of them. Without steps the last operation counts. `window` holds
+    start_ns, end_ns, basis and host bounds; `marks` the owner of the steps or None; `relay` the
+    chain of calls of each row of `api`. A chain that launches little at a pace of its own, such
+    as a monitor's, ends when it ends and must not hide what the others gain.
     """
-    leading = _leading(submissions, relay)
-    if marks is None or window.basis != "steady":
-        ends = graph.nodes.time[graph.nodes.op_end]
-        idle = np.ones(len(ends), dtype=bool)
-        idle[submissions["op"].to_numpy()[~leading]] = False
-        inside = np.flatnonzero((ends <= window.end_ns) & idle)
-        return Finish(-1, 0, graph.nodes.op_end[inside])
-    mine = leading & (submissions["process"].to_numpy() == marks.process)
-    called = submissions["called_ns"].to_numpy()
-    inside = mine & (called >= window.host_start_ns) & (called < window.host_end_ns)
-    ops = submissions["op"].to_numpy()[inside]
-    node, offset = _host_end(graph, api, marks.thread, int(window.host_end_ns))
-    return Finish(node, offset, graph.nodes.op_end[ops])
+    op_ends = graph.nodes.op_end[submissions["op"].to_numpy()]
+    inside = graph.nodes.time[op_ends] <= window.end_ns
+    if marks is not None and window.basis == "steady":
+        called = submissions["called_ns"].to_numpy()
+        inside = (called >= window.host_start_ns) & (called < window.host_end_ns)
+    inside &= _leading(submissions, relay)
+    process = submissions["process"].to_numpy()
+    found = []
+    for owner in np.unique(process[inside]).tolist():
+        node, offset = -1, 0
+        if marks is not None and window.basis == "steady" and owner == marks.process:
+            node, offset = _host_end(graph, api, marks.thread, int(window.host_end_ns))
+        found.append(Finish(node, offset, op_ends[inside & (process == owner)]))
+    return found
 
 
 def _leading(submissions: pd.DataFrame, relay: Ints) -> np.ndarray:
