@@ -202,3 +202,37 @@ def _owner(disjoint: Spans, at: Ints) -> Ints:
         return np.full(len(at), -1, dtype=np.int64)
     index = np.searchsorted(disjoint.start, at, side="right") - 1
     return np.where((index >= 0) & (at < disjoint.end[index]), index, -1).astype(np.int64)
+
+
+def innermost_at(nested: Spans, at: Ints) -> Ints:
+    """Returns for each time the row of the innermost interval that holds it, -1 for none.
+
+    The intervals nest properly and are sorted by start, the longest first, as the ranges that a
+    thread pushes and pops are.
+    """
+    if not len(nested.start):
+        return np.full(len(at), -1, dtype=np.int64)
+    parent = _parents(nested)
+    found = np.searchsorted(nested.start, at, side="right") - 1
+    open_ = np.flatnonzero(found >= 0)
+    while len(open_):
+        left = nested.end[found[open_]] <= at[open_]
+        open_ = open_[left]
+        found[open_] = parent[found[open_]]
+        open_ = open_[found[open_] >= 0]
+    return np.asarray(found, dtype=np.int64)
+
+
+def _parents(nested: Spans) -> Ints:
+    """The row that encloses each of properly nested intervals, -1 for the outermost."""
+    row = np.arange(len(nested.start))
+    closed = np.searchsorted(np.sort(nested.end), nested.start, side="right")
+    depth = np.maximum(row - closed, 0)
+    parent = np.full(len(row), -1, dtype=np.int64)
+    above = np.flatnonzero(depth == 0)
+    for level in range(1, int(depth.max()) + 1):
+        mine = np.flatnonzero(depth == level)
+        place = np.searchsorted(above, mine) - 1
+        parent[mine[place >= 0]] = above[place[place >= 0]]
+        above = mine
+    return parent

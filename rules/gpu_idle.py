@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.states import CAUSES
+
+_IDLE = np.array([f"idle: {cause.replace('_', ' ')}" for cause in CAUSES], dtype=object)
 
 
 @table
@@ -47,6 +50,6 @@ def evidence(gpu_idle: pd.DataFrame, gap_causes: pd.DataFrame, gaps: pd.DataFram
     rows = {device: row for row, device in enumerate(gpu_idle["device"])}
     found = gaps.assign(
         row=[rows.get(d, -1) for d in gaps["device"]],
-        what=[f"idle: {CAUSES[main[g]].replace('_', ' ')}" for g in gaps.index],
+        what=_IDLE[main.reindex(gaps.index).to_numpy()],
     )
     return found.loc[found["row"] >= 0, ["row", "start_ns", "end_ns", "what"]]

@@ -70,10 +70,11 @@ def judged(name: str) -> Row:
     sample, report = PROGRAMS[name], reported(name)
     mine = [f for f in report.findings if f.rule == sample.rule]
     chosen = mine[0] if mine else None
+    first = report.findings[0].rule if report.findings else "-"
     return Row(
-        name, sample.rule or "-", report.findings[0].rule if report.findings else "-", report.window.span_ns,
-        steady_saving_ns(name), _ns(chosen, "saving_low_ns"), _ns(chosen, "saving_ns"),
-        _ns(chosen, "saving_high_ns"), sample.low_high,
+        name, sample.rule or "-", first, report.window.span_ns, steady_saving_ns(name),
+        _ns(chosen, "saving_low_ns"), _ns(chosen, "saving_ns"), _ns(chosen, "saving_high_ns"),
+        sample.low_high,
     )  # fmt: skip
 
 

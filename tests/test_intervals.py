@@ -135,3 +135,30 @@ def test_overlay_cuts_the_left_at_the_bounds_of_the_right(a: Spans, b: Spans) ->
             assert b.start[j] <= low < high <= b.end[j]
         else:
             assert not bitmap(b)[low:high].any()
+
+
+@st.composite
+def nested_spans(draw: st.DrawFn) -> Spans:
+    """Ranges pushed and popped at random, none of them empty."""
+    stack: list[int] = []
+    found: list[tuple[int, int]] = []
+    for time in range(0, SIZE, 2):
+        move = draw(st.sampled_from(["push", "pop", "stay"]))
+        if move == "push":
+            stack.append(time)
+        elif move == "pop" and stack:
+            found.append((stack.pop(), time + 1))
+    found += [(start, SIZE) for start in stack]
+    found.sort(key=lambda pair: (pair[0], -pair[1]))
+    return spans([low for low, _ in found], [high for _, high in found])
+
+
+@given(nested_spans())
+def test_innermost_at_finds_the_shortest_that_holds_the_time(a: Spans) -> None:
+    times = np.arange(-1, SIZE + 2)
+    for time, row in zip(times.tolist(), iv.innermost_at(a, times).tolist(), strict=True):
+        holding = np.flatnonzero((a.start <= time) & (time < a.end))
+        if len(holding):
+            assert row == holding[np.argmin((a.end - a.start)[holding])]
+        else:
+            assert row == -1

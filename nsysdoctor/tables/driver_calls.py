@@ -75,8 +75,8 @@ def lock_delays(
     """Returns the calls that took long because another thread of their process held the driver
     in one of `driver_calls`.
 
-    Columns: call (row of `host_calls`), api, usual_ns (the lower quartile of calls that do the same),
-    process.
+    Columns: call (row of `host_calls`), api, usual_ns (the lower quartile of calls that do the
+    same), process.
     """
     # The short end: with many threads most calls may be delayed.
     usual = host_calls.groupby("verb")["own_ns"].transform("quantile", 0.25).to_numpy()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pandas as pd
 
@@ -15,22 +13,8 @@ from nsysdoctor.tables.states import CAUSE, States
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.waiting import Waiting
 
-_LOADER = re.compile(
-    r"(?i)data_?(load|set|iter|wait|time|fetch)|(load|read)(ing|er)?[ _.-]?(data|batch|input|image)"
-    r"|(next|get|fetch|wait|prefetch)\w*[ _.:-]*(for[ _])?(data|batch|input|sample|image|item)"
-    r"|(data|batch|input|sample)s?[ _.-]?(load|wait|fetch|read|pipeline|decod)|__next__|prefetch"
-    r"|decode[ _]?(image|jpeg|video|sample)|^(data|input|fetch|load)$"
-)
 _SAME = ["kind", "name", "bytes"]
 _WAITS = (CAUSE["os_wait"], CAUSE["input_wait"])
-
-
-@table
-def loader_ranges(ranges: pd.DataFrame, range_names: pd.DataFrame) -> pd.DataFrame:
-    """Returns the ranges that are named like a data loader: columns as `ranges`."""
-    named = np.array([bool(_LOADER.search(str(t))) for t in range_names["text"]], dtype=bool)
-    mine = ranges[named[ranges["text"].to_numpy()]] if len(named) else ranges
-    return mine.reset_index(drop=True)
 
 
 @table

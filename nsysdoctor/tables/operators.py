@@ -9,7 +9,7 @@ import pandas as pd
 
 from nsysdoctor.annotation import BACKWARD, FUNCTION, MODULE, Annotation, read_text
 from nsysdoctor.bound import BOUNDS
-from nsysdoctor.intervals import Ints, innermost, spans
+from nsysdoctor.intervals import Ints, innermost_at, spans
 from nsysdoctor.recipe import table
 
 # Operators that only prepare what the operator around them is about.
@@ -110,13 +110,9 @@ def _at(rows: pd.DataFrame, thread: Ints, time: Ints) -> Ints:
     found = np.full(len(time), -1, dtype=np.int64)
     for code, mine in rows.groupby("thread", sort=True):
         asked = np.flatnonzero(thread == code)
-        pieces, owner = innermost(spans(mine["start_ns"], mine["end_ns"]))
-        if not len(asked) or not len(pieces.start):
-            continue
-        piece = np.searchsorted(pieces.start, time[asked], side="right") - 1
-        inside = (piece >= 0) & (time[asked] < pieces.end[np.maximum(piece, 0)])
-        index = mine.index.to_numpy()[owner[np.maximum(piece, 0)]]
-        found[asked] = np.where(inside, index, -1)
+        if len(asked):
+            row = innermost_at(spans(mine["start_ns"], mine["end_ns"]), time[asked])
+            found[asked] = np.where(row >= 0, mine.index.to_numpy()[row], -1)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -12,6 +14,12 @@ from nsysdoctor.tables.devices import thread_code
 _OPEN = -(1 << 63)
 _PUSH_POP, _START_END = (59, 70), (60, 71)
 _DOMAIN = 75
+_LOADER = re.compile(
+    r"(?i)data_?(load|set|iter|wait|time|fetch)|(load|read)(ing|er)?[ _.-]?(data|batch|input|image)"
+    r"|(next|get|fetch|wait|prefetch)\w*[ _.:-]*(for[ _])?(data|batch|input|sample|image|item)"
+    r"|(data|batch|input|sample)s?[ _.-]?(load|wait|fetch|read|pipeline|decod)|__next__|prefetch"
+    r"|decode[ _]?(image|jpeg|video|sample)|^(data|input|fetch|load)$"
+)
 
 
 @table
@@ -106,3 +114,11 @@ def _depth(ranges: pd.DataFrame) -> Ints:
         closed = np.searchsorted(np.sort(end), start, side="right")
         depth[rows.index.to_numpy()] = np.maximum(np.arange(len(rows)) - closed, 0)
     return depth
+
+
+@table
+def loader_ranges(ranges: pd.DataFrame, range_names: pd.DataFrame) -> pd.DataFrame:
+    """Returns the ranges that are named like a data loader: columns as `ranges`."""
+    named = np.array([bool(_LOADER.search(str(t))) for t in range_names["text"]], dtype=bool)
+    mine = ranges[named[ranges["text"].to_numpy()]] if len(named) else ranges
+    return mine.reset_index(drop=True)

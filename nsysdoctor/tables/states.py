@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ CAUSE = {name: code for code, name in enumerate(CAUSES)}
 
 PAGEABLE = 0
 _LOADING_NS = 500_000
-_LOADER = re.compile(r"(?i)data|loader|fetch|input|next|batch_wait|prefetch|read|decode_image")
 _VERB_CAUSE = {
     **dict.fromkeys(SYNCS, "synchronization"),
     Verb.QUERY: "synchronization",
@@ -102,8 +100,7 @@ def thread_states(
     threads: pd.DataFrame,
     waits: pd.DataFrame | None = None,
     pauses: pd.DataFrame | None = None,
-    ranges: pd.DataFrame | None = None,
-    range_names: pd.DataFrame | None = None,
+    loader_ranges: pd.DataFrame | None = None,
 ) -> dict[int, States]:
     """Returns the states of every thread that made CUDA calls, by thread code.
 
@@ -111,28 +108,18 @@ def thread_states(
     `input_wait` inside a range that is named like a data loader; a pause of the profiler beats
     both. What no piece covers is the thread's own code.
     """
-    loader = _loader_ranges(ranges, range_names)
     found = {}
     for thread in np.unique(api["thread"].to_numpy()).tolist():
         calls = np.flatnonzero(api["thread"].to_numpy() == thread)
         process = int(threads["process"].to_numpy()[thread])
         layers = [
-            _waiting(waits, loader, thread),
+            _waiting(waits, loader_ranges, thread),
             (spans(api["start_ns"].to_numpy()[calls], api["end_ns"].to_numpy()[calls]),
              call_cause[calls], calls),
             _paused(pauses, thread, process),
         ]  # fmt: skip
         found[thread] = _stacked(layers)
     return found
-
-
-def _loader_ranges(
-    ranges: pd.DataFrame | None, range_names: pd.DataFrame | None
-) -> pd.DataFrame | None:
-    if ranges is None or range_names is None:
-        return None
-    named = np.array([bool(_LOADER.search(str(t))) for t in range_names["text"]], dtype=bool)
-    return ranges[named[ranges["text"].to_numpy()]]
 
 
 def _waiting(
