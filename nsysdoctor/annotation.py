@@ -14,6 +14,8 @@ Shape = tuple[int, ...]
 
 OPERATOR, BACKWARD, MODULE, FUNCTION = "operator", "backward", "module", "function"
 
+# without any of these a text is of no known form; most ranges of most traces are
+_TELLING = re.compile(r"[:.{,]|Backward|^module ")
 _VARYING = re.compile(r", (?:seq|op_id) = -?\d+|, input_op_ids = \[[^\[\]]*\]$")
 _SEQ = re.compile(r", seq = (\d+)")
 _FIELD = re.compile(r", (sizes|dtypes|settings) = ")
@@ -80,8 +82,18 @@ def read_text(text: str) -> tuple[Annotation, int]:
     `nsysdoctor.torch`, Python dictionaries of layer-wise hooks and of DLProf, `Prefix:#key=value#`
     of XLA, dotted function names as Megatron and DeepSpeed push them.
     """
+    if not _TELLING.search(text):
+        return Annotation("", text), -1
     number = _SEQ.search(text)
     return _read(_VARYING.sub("", text), number is not None), int(number[1]) if number else -1
+
+
+def title(text: str) -> str:
+    """Returns what to call a range in a sentence: the text without numbers and shapes."""
+    said, _ = read_text(text)
+    if said.kind == MODULE:
+        return f"{said.module or 'the model'} ({said.name})" if said.name else said.module
+    return said.name
 
 
 @lru_cache(maxsize=1 << 16)

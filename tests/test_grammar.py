@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.annotation import BACKWARD, FUNCTION, MODULE, OPERATOR, Annotation, read_text
+from nsysdoctor.annotation import (
+    BACKWARD,
+    FUNCTION,
+    MODULE,
+    OPERATOR,
+    Annotation,
+    read_text,
+    title,
+)
 
 
 def operator(name: str, *sizes: tuple[int, ...], dtypes: tuple[str, ...] = ()) -> Annotation:
@@ -177,3 +185,20 @@ def test_a_module_of_known_kind_is_an_operator(
 )
 def test_a_module_of_no_known_kind_is_none(settings: dict[str, object]) -> None:
     assert Annotation(MODULE, "", "a", ((8, 32),), settings=settings).as_operator() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("aten::copy_, seq = 7, op_id = 9, sizes = [[4], [4]]", "aten::copy_"),
+        ("module layers.0.fc1 (Linear), sizes = [[8, 32]]", "layers.0.fc1 (Linear)"),
+        ("module  (Net)", "the model (Net)"),
+        ("{'Module': 'model.layers.0', 'Inputs': [[8]]}", "model.layers.0"),
+        ("AddmmBackward0, seq = 5", "AddmmBackward0"),
+        ("step 12", "step 12"),
+        ("load batch, worker 3", "load batch, worker 3"),
+        ("", ""),
+    ],
+)
+def test_title(text: str, called: str) -> None:
+    assert title(text) == called

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.annotation import title
 from nsysdoctor.intervals import Ints, Spans, innermost_at, spans
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.step_marks import Marks
