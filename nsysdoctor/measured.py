@@ -105,7 +105,8 @@ def measured_work(
     them (a fill, the sum of a split product) get none.
     """
     flops, moved = np.full(len(kernels), np.nan), np.full(len(kernels), np.nan)
-    rows = np.flatnonzero(instance >= 0)
+    sized = np.array([bool((one.as_operator() or one).sizes) for one in annotations] + [False])
+    rows = np.flatnonzero((instance >= 0) & sized[said["operator"].to_numpy()])
     if not len(rows):
         return flops, moved
     asked = pd.DataFrame(

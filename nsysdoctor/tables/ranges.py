@@ -29,13 +29,15 @@ def range_text(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.Categoric
     A plain C string is stored in the row, a registered one in StringIds; one of them is set.
     """
     own = nvtx_rows["text"].cat
-    ids, code = np.unique(nvtx_rows["text_id"].to_numpy(), return_inverse=True)
+    code, ids = pd.factorize(nvtx_rows["text_id"].to_numpy())
     registered = strings.reindex(ids).fillna("").astype(str).to_numpy(dtype=object)
     texts = np.concatenate([own.categories.to_numpy(dtype=object), registered])
     place, distinct = pd.factorize(texts, sort=True)
     empty = (own.categories == "")[own.codes.to_numpy()]
     chosen = np.where(empty, len(own.categories) + code, own.codes.to_numpy())
-    used, codes = np.unique(place[chosen], return_inverse=True)
+    found = place[chosen]
+    counted = np.bincount(found, minlength=len(distinct)) > 0
+    used, codes = np.flatnonzero(counted), (np.cumsum(counted) - 1)[found].astype(np.int32)
     return pd.Categorical.from_codes(codes, categories=pd.Index(distinct[used], dtype=object))
 
 
@@ -90,20 +92,16 @@ def _domains(
     nvtx_rows: pd.DataFrame, range_text: pd.Categorical, mine: np.ndarray
 ) -> pd.Categorical:
     """The domain's name of each chosen row; domain ids are unique per process only."""
-    pid = nvtx_rows["global_tid"].to_numpy() >> 24
-    keys = pd.DataFrame({"pid": pid, "domain": nvtx_rows["domain"].to_numpy()})
     made = (nvtx_rows["event_type"] == _DOMAIN).to_numpy()
-    known = keys[made].assign(name=np.asarray(range_text[made], dtype=object))
-    known = known.drop_duplicates(["pid", "domain"], keep="last")
-    asked = keys[mine].groupby(["pid", "domain"], sort=True)
-    pairs = pd.DataFrame(list(asked.groups), columns=["pid", "domain"])
-    names = pairs.merge(known, "left", ["pid", "domain"])["name"].fillna("").astype(str)
-    distinct, code = np.unique(names.to_numpy(dtype=str), return_inverse=True)
-    if not len(pairs):
-        return pd.Categorical.from_codes(np.empty(0, dtype=np.int8), categories=[])
-    return pd.Categorical.from_codes(
-        code[asked.ngroup().to_numpy()], categories=pd.Index(distinct.astype(object))
-    )
+    if not made.any():
+        return pd.Categorical.from_codes(np.zeros(int(mine.sum()), np.int8), categories=[""])
+    pid, _ = pd.factorize(nvtx_rows["global_tid"].to_numpy() >> 24)
+    domain, _ = pd.factorize(nvtx_rows["domain"].to_numpy())
+    key = pid * (int(domain.max()) + 1) + domain
+    names = np.full(int(key.max()) + 1, "", dtype=object)
+    names[key[made]] = np.asarray(range_text[made], dtype=object)
+    place, distinct = pd.factorize(names, sort=True)
+    return pd.Categorical.from_codes(place[key[mine]], categories=pd.Index(distinct, dtype=object))
 
 
 def _depth(ranges: pd.DataFrame) -> Ints:
