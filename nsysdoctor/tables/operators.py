@@ -110,9 +110,8 @@ def _at(rows: pd.DataFrame, thread: Ints, time: Ints) -> Ints:
     found = np.full(len(time), -1, dtype=np.int64)
     for code, mine in rows.groupby("thread", sort=True):
         asked = np.flatnonzero(thread == code)
-        if len(asked):
-            row = innermost_at(spans(mine["start_ns"], mine["end_ns"]), time[asked])
-            found[asked] = np.where(row >= 0, mine.index.to_numpy()[row], -1)
+        place = innermost_at(spans(mine["start_ns"], mine["end_ns"]), time[asked])
+        found[asked] = np.where(place >= 0, mine.index.to_numpy()[place], -1)
     return found
 
 
