@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nsysdoctor.engine import Options, conclude, diagnose_trace, summarise
 from nsysdoctor.findings import rank_key
-from nsysdoctor.memory import return_large_arrays
 from nsysdoctor.ranks import RankSummary, bring_together
 from nsysdoctor.report import Note, Outcome, Report
 from nsysdoctor.rule import Rule, load_rules, select_rules
@@ -93,7 +92,6 @@ def _tell(seen: Callable[[Path], None] | None, path: Path) -> None:
 
 def work(path: Path, index: int, options: JobOptions) -> Result:
     """Returns one trace's result; runs where the file is, sends back no table of events."""
-    return_large_arrays()
     trace = open_trace(path, options.request)
     later = DRAWN if options.payloads else ()
     report = diagnose_trace(trace, _options(options), index, later)
