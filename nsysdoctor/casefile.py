@@ -106,7 +106,10 @@ def _diagnosed(case: Case, rule: Rule, path: Path) -> Report:
     from nsysdoctor.engine import Options, diagnose
     from nsysdoctor.window import parse_window
 
-    return diagnose(path, Options(parse_window(case.window), [rule], {rule.name: case.params}))
+    asked = Options(
+        parse_window(case.window), [rule], {rule.name: case.params}, brief=True
+    )
+    return diagnose(path, asked)
 
 
 def folder_results(folder: Path, cases: Path, keep: Path | None = None) -> Iterator[Result]:

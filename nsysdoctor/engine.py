@@ -40,6 +40,8 @@ class Options:
     params: Mapping[str, Mapping[str, int | float]] = field(default_factory=dict)
     timed: bool = False
     """Whether outcomes tell how long each rule took; then no two reports are the same."""
+    brief: bool = False
+    """Only what the rules say and the account of time: no kernels, metrics, phases and notes."""
 
 
 def diagnose(path: str | Path, options: Options | None = None) -> Report:
@@ -60,6 +62,9 @@ _DESCRIBED = (
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
+_TOLD = ("devices", "overruns")
+"""The tables that tell about the trace itself, once all rows were read that will be."""
+
 _PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks", "relay")
 """The tables that pricing reads, last of all."""
 
@@ -78,8 +83,9 @@ def diagnose_trace(
     options = options or Options(trace.request)
     _require_activity(trace)
     rules = _rules(options, "trace")
-    trace.expect([*_DESCRIBED, *_PRICED, *_SUMMARISED, *later, *(u for r in rules for u in r.uses)])
-    described = _described(trace, index)
+    wanted = (*_DESCRIBED, *_PRICED, *_TOLD, *_SUMMARISED, *later)
+    trace.expect([*wanted, *(table for rule in rules for table in rule.uses)])
+    described = _described(trace, index, options.brief)
     trace.release(_DESCRIBED)
     asked = []
     for rule in rules:
@@ -88,9 +94,12 @@ def diagnose_trace(
     found = [measured for measured, _ in asked if measured is not None]
     findings, combined = _priced(found, trace, index)
     trace.release(_PRICED)
+    info = trace_info(trace)
+    trace.release(_TOLD)
     window_ns = described.window.span_ns
     return replace(
         described,
+        traces=[info],
         findings=findings,
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,
@@ -98,9 +107,9 @@ def diagnose_trace(
     )
 
 
-def _described(trace: Trace, index: int) -> Report:
+def _described(trace: Trace, index: int, brief: bool) -> Report:
     """The report before any rule is asked."""
-    return Report(
+    short = Report(
         tool_version=__version__,
         window=window_of(trace),
         steps=steps_of(trace),
@@ -110,11 +119,16 @@ def _described(trace: Trace, index: int) -> Report:
         combined_saving_ns=0,
         combined_saving_ratio=0.0,
         outcomes=[],
+        traces=[],
+    )
+    if brief:
+        return short
+    return replace(
+        short,
         phases=phases_of(trace, index),
         metrics=metrics_of(trace, index),
         kernels=kernel_summary(trace, index),
         notes=notes_of(trace, index),
-        traces=[trace_info(trace)],
     )
 
 

@@ -371,6 +371,11 @@ def test_impossible_rows_are_dropped_counted_and_change_nothing(
     assert made.idle_causes == before.idle_causes
 
 
+def test_rows_that_only_pricing_reads_are_counted_as_well(sound: Path) -> None:
+    change(sound, impossible("9000000", "8000000", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"))
+    assert dropped(answered(sound)) == {("sync", "end before start"): 3}
+
+
 def test_dropped_rows_are_said_on_the_terminal(sound: Path) -> None:
     change(sound, impossible("9000000", "8000000"))
     ran = run("report", sound)
