@@ -635,3 +635,32 @@ def test_objects_of_other_tools_in_the_file_do_no_harm(sound: Path, before: Repo
         """,
     )
     assert answered(sound).devices == before.devices
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        *(f"DELETE FROM {table}" for table in (KERNEL, MEMCPY, API, "StringIds", "OSRT_API")),
+        f"DELETE FROM {KERNEL} WHERE rowid > 1; DELETE FROM {MEMCPY} WHERE rowid > 1",
+        f'UPDATE {KERNEL} SET "end" = start',
+        f"UPDATE {KERNEL} SET correlationId = 0; UPDATE {MEMCPY} SET correlationId = NULL",
+        f"UPDATE {KERNEL} SET streamId = NULL, contextId = NULL, deviceId = NULL",
+        f"UPDATE {KERNEL} SET gridX = -1, blockX = 0, registersPerThread = 'many'",
+        f"UPDATE {MEMCPY} SET bytes = 0, copyKind = 99, srcKind = 99, dstKind = -5",
+        f"UPDATE {MEMCPY} SET bytes = 9223372036854775807 WHERE rowid = 2",
+        f"UPDATE {API} SET correlationId = 5, globalTid = globalTid + rowid",
+        f'UPDATE {NVTX} SET "end" = NULL, text = NULL',
+        "UPDATE TARGET_INFO_GPU SET smCount = 0, memoryBandwidth = NULL, computeMajor = 'x'",
+        "UPDATE StringIds SET value = ''",
+    ],
+)
+def test_every_rule_copes_with_odd_rows(sound: Path, sql: str, all_rules: list[Rule]) -> None:
+    change(sound, sql)
+    made = diagnose(sound, Options(rules=all_rules))
+    assert [(o.rule, o.reason) for o in made.outcomes if o.state == "failed"] == []
+    assert {o.rule for o in made.outcomes} == {rule.name for rule in all_rules}
+    for finding in made.findings:
+        ratio = finding.saving_ratio
+        assert ratio is None or 0 <= ratio <= 1
+        assert "{" not in finding.title + finding.message
