@@ -110,7 +110,7 @@ def chain(count: int, kind: Kind, length: int = 10) -> Replay:
             Wish(nodes.op_start, nodes.op_end, np.full(count, length), Kind.RUN, row),
         ],
     )
-    return Replay(graph, Finish(-1, 0, nodes.op_end[-1:]), int(ops["end_ns"].iloc[-1]))
+    return Replay(graph, [Finish(-1, 0, nodes.op_end[-1:])], int(ops["end_ns"].iloc[-1]))
 
 
 @pytest.mark.parametrize("count", [3, 70, 1000])
@@ -154,6 +154,6 @@ def test_a_faster_collective_ends_earlier_on_all_ranks_only_if_all_are_faster() 
         ],
     )
     assert run(graph).tolist() == graph.nodes.time.tolist()
-    replay = Replay(graph, Finish(-1, 0, nodes.op_end[:1]), 100)
+    replay = Replay(graph, [Finish(-1, 0, nodes.op_end[:1])], 100)
     assert replay.saving_ns(edits(Change.OP_NS, 0, np.array([0, 1]), 10), "middle") == 50
     assert replay.saving_ns(edits(Change.OP_NS, 0, np.array([1]), 10), "middle") == 0
