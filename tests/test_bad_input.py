@@ -652,6 +652,7 @@ def test_objects_of_other_tools_in_the_file_do_no_harm(sound: Path, before: Repo
         f"UPDATE {API} SET correlationId = 5, globalTid = globalTid + rowid",
         f'UPDATE {NVTX} SET "end" = NULL, text = NULL',
         "UPDATE TARGET_INFO_GPU SET smCount = 0, memoryBandwidth = NULL, computeMajor = 'x'",
+        "UPDATE TARGET_INFO_GPU SET computeMajor = -1, clockRate = -1, totalMemory = -1",
         "UPDATE StringIds SET value = ''",
     ],
 )

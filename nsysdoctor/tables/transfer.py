@@ -99,7 +99,7 @@ def _rate(
         told = profile.pinned_rate(direction)
         if told is not None:
             return device, direction, told.median, told.low, told.high, True
-    link = next(rate for least, rate in _LINK_BYTES_PER_S if major >= least)
+    link = next(rate for least, rate in _LINK_BYTES_PER_S if max(major, 0) >= least)
     return device, direction, link, link / 2, link * 1.2, False
 
 
