@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -305,3 +306,23 @@ def test_the_kept_sample_is_what_the_program_writes(tmp_path: Path) -> None:
     write(record("annotated_chain", seed=SEED, jitter_ratio=JITTER_RATIO), fresh)
     kept = Path(__file__).parent.parent / "sample_traces" / "annotated_chain.sqlite"
     assert kept.read_bytes() == fresh.read_bytes()
+
+
+def test_shapes_that_no_gpu_could_compute_in_time_are_not_believed(tmp_path: Path) -> None:
+    recording = record("annotated_chain")
+    path = tmp_path / "run.sqlite"
+    write(recording, path)
+    kernels = open_trace(path).table("kernels")
+    told = kernels[kernels["flops"].notna()]
+    assert len(told)
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "UPDATE NVTX_EVENTS SET text = replace(text, 'sizes = [[', 'sizes = [[9000000, ')"
+        )
+    db.close()
+    trace = open_trace(path)
+    exaggerated, roofs = trace.table("kernels"), trace.table("peaks")
+    for row in exaggerated[exaggerated["flops"].notna()].to_dict("records"):
+        roof = roofs[row["device"]].flops_per_s(str(row["dtype"]), str(row["math"]))
+        assert roof is None or row["flops"] <= roof * row["duration_ns"] / 1e9
+    assert exaggerated["flops"].notna().sum() < len(told)

@@ -179,9 +179,21 @@ def _measured(
     return found.assign(
         **columns,
         rate_bytes_per_s=found["rate_bytes_per_s"].where(~known, moved / seconds),
-        flops=flops,
+        flops=np.where(flops <= _most_flops(found, peaks), flops, np.nan),
         traffic_basis=pd.Categorical.from_codes(basis, BASES),
     )
+
+
+def _most_flops(found: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> npt.NDArray[np.float64]:
+    """The operations that the units of each kernel can do in its time, infinite where the roof
+    is unknown; more than that means that the shapes were misread, and is not shown."""
+    keys = found[["device", "dtype", "math"]].astype({"dtype": str, "math": str})
+    place, distinct = pd.factorize(pd.MultiIndex.from_frame(keys))
+    roofs = [
+        (peaks[int(device)].flops_per_s(dtype, math) if int(device) in peaks else None) or np.inf
+        for device, dtype, math in distinct
+    ]
+    return np.asarray(np.array(roofs)[place] * found["duration_ns"].to_numpy() / 1e9)
 
 
 def _written(found: pd.DataFrame, names: pd.DataFrame) -> npt.NDArray[np.float64]:
