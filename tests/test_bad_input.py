@@ -47,7 +47,8 @@ SPAN_NS = 56_000_000
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The report on the scene as it is."""
-    return answered(write_text(SCENE, tmp_path_factory.mktemp("as_is") / "run.sqlite"))
+    path = write_text(SCENE, tmp_path_factory.mktemp("as_is") / "run.sqlite")
+    return answered(path, brief=False)
 
 
 @pytest.fixture
@@ -77,10 +78,10 @@ def refused(path: Path, *words: str) -> str:
     return ran.err
 
 
-def answered(path: Path) -> Report:
+def answered(path: Path, *, brief: bool = True) -> Report:
     """The report on a file that can be read: its account adds up, and its folder is as before."""
     before = listing(path.parent)
-    made = diagnose(path, Options(rules=_few_rules()))
+    made = diagnose(path, Options(rules=_few_rules(), brief=brief))
     assert listing(path.parent) == before
     for device in made.devices:
         parts = (device.compute_ns, device.exposed_communication_ns, device.exposed_copy_ns)
@@ -401,7 +402,7 @@ def test_zero_length_operations_are_counted_and_take_no_time(tmp_path: Path) -> 
         """,
         tmp_path / "run.sqlite",
     )
-    made = answered(path)
+    made = answered(path, brief=False)
     (device,) = made.devices
     assert (device.compute_ns, device.idle_ns, device.span_ns) == (2 * MS, 3 * MS, 5 * MS)
     assert {k.name: (k.count, k.total_ns) for k in made.kernels} == {
@@ -444,7 +445,7 @@ def test_names_that_are_no_utf_8_are_shown_leniently(sound: Path) -> None:
         f"UPDATE TARGET_INFO_GPU SET name = {bad};"
         f"UPDATE META_DATA_EXPORT SET value = {bad};",
     )
-    made = answered(sound)
+    made = answered(sound, brief=False)
     assert "void f\ufffd" in {k.name for k in made.kernels}
     assert made.devices[0].name == "void f\ufffd"
     assert run("report", sound).code == 0
@@ -469,7 +470,7 @@ def test_names_that_repeat_under_several_ids_are_one_kernel(sound: Path, before:
         f"UPDATE {KERNEL} SET demangledName = (SELECT max(id) FROM StringIds), "
         "shortName = (SELECT max(id) FROM StringIds) WHERE rowid = 1",
     )
-    made = answered(sound)
+    made = answered(sound, brief=False)
     assert made.devices == before.devices
     count = {k.name: k.count for k in made.kernels}
     assert count["ampere_sgemm_128x64_tn"] == 6
@@ -487,12 +488,12 @@ def test_names_that_repeat_under_several_ids_are_one_kernel(sound: Path, before:
 )
 def test_odd_string_ids_name_nothing(sound: Path, before: Report, sql: str) -> None:
     change(sound, sql)
-    assert answered(sound).kernels == before.kernels
+    assert answered(sound, brief=False).kernels == before.kernels
 
 
 def test_names_that_are_missing_are_said_to_be(sound: Path) -> None:
     change(sound, "DELETE FROM StringIds")
-    assert {k.name for k in answered(sound).kernels} == {"(unnamed kernel)"}
+    assert {k.name for k in answered(sound, brief=False).kernels} == {"(unnamed kernel)"}
 
 
 # --- ranges
