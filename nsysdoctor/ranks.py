@@ -80,6 +80,8 @@ def _matched(arrivals: pd.DataFrame) -> tuple[pd.DataFrame, int | None]:
     then give each other one a finer shift: the median distance to the nearest end of the same
     name.
     """
+    if arrivals.empty:
+        return arrivals, None
     first = arrivals[arrivals["participant"] == arrivals["participant"].min()]
     aligned, residuals = [], []
     for participant, rows in arrivals.groupby("participant", sort=True):

@@ -69,6 +69,15 @@ def test_one_rank_alone_abstains(slow: list[Path]) -> None:
     assert "all ranks" in outcome.reason
 
 
+def test_traces_without_collectives_are_told_apart_and_name_no_rank(tmp_path: Path) -> None:
+    """Runs of one program, or a trace named twice: nothing to wait for one another at."""
+    path = tmp_path / "alone.sqlite"
+    write(record("sync_in_loop"), path)
+    report = diagnose_job([path, path], ONLY).report
+    assert [budget.trace for budget in report.devices] == [0, 1]
+    assert not [f for f in report.findings if f.rule == "straggler_rank"]
+
+
 def test_every_finding_and_budget_points_to_its_trace(serial: Report, slow: list[Path]) -> None:
     assert [t.path for t in serial.traces] == [str(p) for p in slow]
     assert {d.trace for d in serial.devices} == set(range(len(slow)))

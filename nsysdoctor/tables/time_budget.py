@@ -10,6 +10,7 @@ from nsysdoctor.intervals import Spans, partition, spans
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.ops import COMMUNICATION
+from nsysdoctor.units import ns_text
 from nsysdoctor.window import Request
 
 BUCKETS = ("compute", "exposed_communication", "exposed_copy", "idle")
@@ -22,7 +23,7 @@ def horizon(ops: pd.DataFrame, request: Request, steps: pd.DataFrame) -> pd.Data
 
     From the device's first to its last operation, unless a window was asked for: then the
     window itself. Raises EmptyTraceError when no device ran anything, UsageError when the one
-    asked for did not.
+    asked for did not, or when the window lies wholly before or after all that ran.
     """
     if not len(ops):
         raise EmptyTraceError(
@@ -39,8 +40,19 @@ def horizon(ops: pd.DataFrame, request: Request, steps: pd.DataFrame) -> pd.Data
             raise UsageError(f"device {request.device} ran nothing", f"devices that did: {ran}")
     asked = _asked(request, steps)
     if asked is not None:
+        _require_overlap(asked, int(found["start_ns"].min()), int(found["end_ns"].max()))
         found["start_ns"], found["end_ns"] = asked
     return found
+
+
+def _require_overlap(asked: tuple[int, int], first_ns: int, last_ns: int) -> None:
+    """Where nothing was captured a device is not idle; nothing is known of it."""
+    if asked[0] < last_ns and first_ns < asked[1]:
+        return
+    raise UsageError(
+        f"nothing was captured in the window {ns_text(asked[0])} to {ns_text(asked[1])}",
+        f"the GPU ran from {ns_text(first_ns)} to {ns_text(last_ns)}; name a part of that",
+    )
 
 
 def _asked(request: Request, steps: pd.DataFrame) -> tuple[int, int] | None:
