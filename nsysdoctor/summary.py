@@ -21,6 +21,7 @@ from nsysdoctor.report import (
     TraceInfo,
     Window,
 )
+from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.states import CAUSES
 from nsysdoctor.trace import Trace, table_recipes
 
@@ -144,6 +145,9 @@ def notes_of(trace: Trace, index: int) -> list[Note]:
     notes = [Note(index, text) for text in _device_notes(trace.table("devices"))]
     notes += [Note(index, text) for text in _profile_notes(trace)]
     launches, ops = trace.optional("launches"), trace.table("ops")
+    if not ops["kind"].isin((KERNEL, GRAPH)).any():
+        told = "no kernels were recorded; had any run, their time would be counted as idle"
+        notes.append(Note(index, told))
     if launches is None:
         notes.append(Note(index, "no CUDA calls were recorded; idle time has no known cause"))
     elif len(launches) < 0.98 * len(ops):

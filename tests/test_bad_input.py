@@ -241,6 +241,16 @@ def test_activity_of_impossible_rows_only_is_no_activity(sound: Path) -> None:
     refused(sound, "holds no GPU activity")
 
 
+@pytest.mark.parametrize("sql", ["DROP TABLE {};", "DELETE FROM {};"])
+def test_a_trace_without_kernels_says_that_they_may_be_missing(sound: Path, sql: str) -> None:
+    """Utilization is 0 % then, which must not read as if it had been measured."""
+    told = "no kernels were recorded"
+    assert not [note for note in answered(sound, brief=False).notes if told in note.text]
+    kinds = ("KERNEL", "GRAPH_TRACE")
+    change(sound, "".join(sql.format(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in kinds))
+    assert [note for note in answered(sound, brief=False).notes if told in note.text]
+
+
 def test_page_migrations_alone_are_no_activity(tmp_path: Path) -> None:
     path = write_text("0 20us s0 migration HtoD 64KiB", tmp_path / "run.sqlite")
     refused(path, "holds no GPU activity")

@@ -163,6 +163,15 @@ def test_flags_are_united() -> None:
     assert words.flags(reasons) == "--trace=cuda,nvtx,osrt --sample=cpu"
 
 
+def test_options_of_other_commands_are_not_called_recording_options() -> None:
+    reasons = [
+        "mark the steps with NVTX ranges, or name a steady stretch with --window",
+        "export again with nsys export --type sqlite",
+    ]
+    assert words.flags(reasons) == ""
+    assert words.flags([*reasons, "record with --trace=osrt"]) == "--trace=osrt"
+
+
 def shown_by(markdown: str) -> str:
     """Returns the text a reader sees; fails on raw HTML that is not ours."""
     from markdown_it import MarkdownIt

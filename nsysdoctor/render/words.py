@@ -231,6 +231,8 @@ def window_text(report: Report) -> str:
 
 
 _FLAG = re.compile(r"--[a-z][a-z-]*(?:=[^\s,;)]+(?:,[^\s;)]+)*)?")
+_NOT_RECORDED = frozenset({"--window", "--type"})
+"""Options of other commands that reasons name: no recording is made with them."""
 
 
 def flags(reasons: Iterable[str]) -> str:
@@ -239,6 +241,8 @@ def flags(reasons: Iterable[str]) -> str:
     for reason in reasons:
         for flag in _FLAG.findall(reason):
             name, _, value = flag.partition("=")
+            if name in _NOT_RECORDED:
+                continue
             parts = merged.setdefault(name, {})
             parts.update(dict.fromkeys(part for part in value.rstrip(".").split(",") if part))
     return " ".join(
