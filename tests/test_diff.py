@@ -204,6 +204,7 @@ def test_without_steps_the_spread_is_not_known() -> None:
     slower = run(2, kernel_ns=8_000_000, idle_ns=2_000_000)
     diff = diff_reports(without_steps(run(1)), without_steps(slower))
     assert states(diff)["utilization_ratio"] == "unclear"
+    assert headline(diff).endswith("whether utilization and step time changed is unclear")
     assert "the spread is not known" in on_terminal(diff).replace("\n", " ").replace("  ", " ")
 
 

@@ -65,9 +65,12 @@ def headline(diff: Diff) -> str:
     names = f"{diff.before} to {diff.after}"
     if diff.neutral:
         return f"{names}: nothing changed beyond the noise"
-    for change in diff.metrics:
-        if change.metric in ("utilization_ratio", "step_ns") and change.state != "unclear":
+    main = [c for c in diff.metrics if c.metric in ("utilization_ratio", "step_ns")]
+    for change in main:
+        if change.state != "unclear":
             return f"{names}: {metric_text(change)}"
+    if main:
+        return f"{names}: whether utilization and step time changed is unclear"
     return f"{names}: utilization and step time did not change"
 
 
