@@ -57,8 +57,8 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
 
 _DESCRIBED = (
     "window", "step_marks", "steps", "phases", "devices", "time_budget", "gap_causes", "launches",
-    "ops", "names", "kernels", "metrics", "overruns", "arrivals", "rank_activity", "clock",
-    "ecosystem",
+    "ops", "submissions", "names", "kernels", "metrics", "overruns", "arrivals", "rank_activity",
+    "clock", "ecosystem",
 )  # fmt: skip
 """The tables that the report reads for itself."""
 

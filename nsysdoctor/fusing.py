@@ -42,14 +42,21 @@ def unlaunched(
     kernels: pd.DataFrame, subject: np.ndarray, host_ratio: float = 0.0
 ) -> pd.DataFrame:
     """Returns the edits under which the launches of kernels, and the host time that goes with
-    each, are not there; of that time `host_ratio` remains in the slow case."""
+    each, are not there; of that time `host_ratio` remains in the slow case. What a launch takes
+    beyond the usual, as the first one of a kernel that loads its code, remains as well."""
     alone = kernels["alone"].to_numpy()
-    call, outside = (kernels[c].to_numpy()[alone] for c in ("api", "outside_ns"))
+    columns = ("api", "outside_ns", "call_ns")
+    call, outside, own = (kernels[c].to_numpy()[alone] for c in columns)
     owner = subject[alone]
-    usual = pd.Series(outside).groupby(owner).transform("median").to_numpy(dtype=np.float64)
-    costs = np.minimum(outside, np.minimum(_USUAL_TIMES * usual, REMOVABLE_NS))
+    costs = _removable(outside, owner)
     kept = outside - costs
     return join(
-        edits(Change.CALL_NS, owner, call, 0),
+        edits(Change.CALL_NS, owner, call, own - _removable(own, owner)),
         edits(Change.OUTSIDE_NS, owner, call, kept, slow_ns=kept + host_ratio * costs),
     )
+
+
+def _removable(times: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """The part of each time that is usual for its subject."""
+    usual = pd.Series(times).groupby(owner).transform("median").to_numpy(dtype=np.float64)
+    return np.asarray(np.minimum(times, np.minimum(_USUAL_TIMES * usual, REMOVABLE_NS)))

@@ -24,6 +24,9 @@ from nsysdoctor.report import (
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.states import CAUSES
 from nsysdoctor.trace import Trace, table_recipes
+from nsysdoctor.units import ratio_text
+
+_SLIVER_RATIO = 0.2
 
 
 def trace_info(trace: Trace) -> TraceInfo:
@@ -74,17 +77,30 @@ def steps_of(trace: Trace) -> Steps | None:
     steps, marks = trace.table("steps"), trace.table("step_marks")
     if marks is None or not len(steps):
         return None
-    steady = steps[steps["phase"] == "steady"]
-    used = steady if len(steady) else steps
-    length = (used["end_ns"] - used["start_ns"]).to_numpy()
+    steady = (steps["phase"] == "steady").to_numpy()
+    length = _step_lengths(trace, steps, marks.process)[steady if steady.any() else slice(None)]
     return Steps(
         count=len(steps),
-        steady_count=len(steady),
+        steady_count=int(steady.sum()),
         basis=marks.basis,
         label=marks.label,
         median_ns=int(np.median(length)),
         p90_ns=int(np.percentile(length, 90)),
     )
+
+
+def _step_lengths(trace: Trace, steps: pd.DataFrame, process: int) -> np.ndarray:
+    """How long each step took: from where the work of the step before is done to where its own
+    is. A host that runs ahead of the device is no measure; a step without work takes its host
+    time."""
+    submissions, ends = trace.table("submissions"), trace.table("ops")["end_ns"].to_numpy()
+    mine = submissions[submissions["process"] == process]
+    step = np.searchsorted(steps["start_ns"].to_numpy(), mine["called_ns"].to_numpy(), "right") - 1
+    inside = (step >= 0) & (mine["called_ns"].to_numpy() < steps["end_ns"].to_numpy()[step])
+    done = pd.Series(ends[mine["op"].to_numpy()[inside]]).groupby(step[inside]).max()
+    done = done.reindex(range(len(steps))).cummax()
+    host = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+    return np.asarray(np.where(done.diff().notna(), done.diff(), host), dtype=np.int64)
 
 
 def phases_of(trace: Trace, index: int) -> list[Phase]:
@@ -145,6 +161,7 @@ def notes_of(trace: Trace, index: int) -> list[Note]:
     notes = [Note(index, text) for text in _device_notes(trace.table("devices"))]
     notes += [Note(index, text) for text in _profile_notes(trace)]
     launches, ops = trace.optional("launches"), trace.table("ops")
+    notes += [Note(index, text) for text in _window_notes(trace)]
     if not ops["kind"].isin((KERNEL, GRAPH)).any():
         told = "no kernels were recorded; had any run, their time would be counted as idle"
         notes.append(Note(index, told))
@@ -171,6 +188,16 @@ def _profile_notes(trace: Trace) -> list[str]:
     other = [name for name in names if not profile.is_of(name)]
     notes = [f"roofs and copy rates of {n} are measured ones" for n in names if n not in other]
     return notes + [f"the profile of {profile.name} says nothing about {name}" for name in other]
+
+
+def _window_notes(trace: Trace) -> list[str]:
+    """A word where the steady steps are a small part of the capture."""
+    window, ops = window_of(trace), trace.table("ops")
+    whole = int(ops["end_ns"].max()) - int(ops["start_ns"].min())
+    if window.basis != "steady" or window.span_ns >= _SLIVER_RATIO * whole:
+        return []
+    share = ratio_text(window.span_ns / whole)
+    return [f"the steady steps are {share} of the capture; --window all prices savings on all"]
 
 
 def _device_notes(devices: pd.DataFrame) -> list[str]:

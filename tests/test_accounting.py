@@ -7,6 +7,7 @@ so the right numbers can be read off them.
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -495,3 +496,15 @@ def test_without_calls_every_gap_is_of_unknown_cause_and_the_report_says_so() ->
                      without=["api"])  # fmt: skip
     assert causes(trace) == {"unknown": 4 * MS}
     assert any("no CUDA calls" in note.text for note in report_of(trace).notes)
+
+
+def test_step_times_are_the_devices_where_the_host_runs_ahead(tmp_path: Path) -> None:
+    from nsysdoctor.engine import diagnose
+    from sample_traces import record, write
+
+    path = tmp_path / "run.sqlite"
+    write(record("healthy_training"), path)
+    report = diagnose(path)
+    assert report.steps is not None
+    mean = report.window.span_ns / report.steps.steady_count
+    assert 0.9 * mean <= report.steps.median_ns <= 1.1 * mean

@@ -68,9 +68,9 @@ def kernels(
     local_bytes_per_thread, bytes, bytes_low, bytes_high, rate_bytes_per_s, written_bytes, flops
     (floats, NaN where unknown), traffic_basis, bound, basis (categorical), api (the launching
     call, -1 without), thread, called_ns (start_ns without a call), alone (bool: its call launches
-    nothing else), outside_ns (the thread's time outside CUDA before the call). Bytes and flops
-    are those of the annotated operator that launched the kernel where its shapes were recorded
-    (traffic_basis measured), else what the launch geometry tells.
+    nothing else), outside_ns (the thread's time outside CUDA before the call), call_ns (the
+    call's own). Bytes and flops are those of the annotated operator that launched the kernel
+    where its shapes were recorded (traffic_basis measured), else what the launch geometry tells.
     """
     mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
     found = pd.DataFrame({name: ops[name].to_numpy()[mine] for name in _OF_OPS}).assign(op=mine)
@@ -220,21 +220,22 @@ def _with_calls(
     call = np.full(int(found["op"].max()) + 1 if len(found) else 0, -1, dtype=np.int64)
     if launches is None or api is None or not len(found):
         return found.assign(api=-1, thread=-1, called_ns=found["start_ns"], alone=False,
-                            outside_ns=0)  # fmt: skip
+                            outside_ns=0, call_ns=0)  # fmt: skip
     inside = launches["op"].to_numpy() < len(call)
     call[launches["op"].to_numpy()[inside]] = launches["api"].to_numpy()[inside]
     mine = call[found["op"].to_numpy()]
     has, row = mine >= 0, np.maximum(mine, 0)
     users = np.bincount(launches["api"].to_numpy(), minlength=max(len(api), 1))
-    start, thread = (api[c].to_numpy() for c in ("start_ns", "thread"))
+    columns = ("start_ns", "end_ns", "thread")
     empty = np.zeros(1, dtype=np.int64)
-    start, thread = (column if len(api) else empty for column in (start, thread))
+    start, end, thread = (api[c].to_numpy() if len(api) else empty for c in columns)
     return found.assign(
         api=mine,
         thread=np.where(has, thread[row], -1),
         called_ns=np.where(has, start[row], found["start_ns"]),
         alone=has & (users[row] == 1),
         outside_ns=np.where(has, _outside(api)[row], 0) if len(api) else 0,
+        call_ns=np.where(has, end[row] - start[row], 0),
     )
 
 
