@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
-from nsysdoctor.errors import NsysDoctorError, UsageError
+from nsysdoctor.errors import EmptyTraceError, NsysDoctorError, UsageError
 from nsysdoctor.gate.baseline import Baseline, Series
 from nsysdoctor.gate.case import Case, make_case, middle, value_of
 from nsysdoctor.gate.comparable import mismatches_of
@@ -59,6 +59,9 @@ def judge(
     check_limits(limits)
     if not reports:
         raise UsageError("there is nothing to judge", "give traces or report.json files")
+    empty = next((e for e in map(_without_kernels, reports) if e is not None), None)
+    if empty is not None:
+        return refused(empty, [trace.path for report in reports for trace in report.traces])
     case = make_case(reports, baseline, limits)
     mismatches = mismatches_of(case.setups, baseline, limits)
     comparable = None if mismatches else baseline
@@ -79,6 +82,25 @@ def judge(
         obsolete=obsolete_texts(reports, limits, today),
         notes=_notes(case),
         traces=[trace.path for report in reports for trace in report.traces],
+    )
+
+
+def _without_kernels(report: Report) -> EmptyTraceError | None:
+    """Why a report cannot be judged whose traces hold launches and none of their kernels: its
+    utilization is no measurement."""
+    rows = [trace.rows for trace in report.traces]
+    if any(r.get("kernel") or r.get("graph") for r in rows):
+        return None
+    calls = [
+        int(finding.facts.get("lost_call_count") or 0)
+        for finding in report.findings
+        if finding.rule == "incomplete_capture"
+    ]
+    if not any(calls):
+        return None
+    return EmptyTraceError(
+        f"the capture holds {sum(calls):,} launches and not one kernel",
+        "record again: nsys profile --trace=cuda,nvtx,osrt ... (see the notes of the report)",
     )
 
 
