@@ -18,7 +18,7 @@ ONCE = -1
 CALL_NS = 5_000
 """What a call costs that only queues a copy."""
 
-KEYS = ["where"]
+KEYS = ["_where"]
 _WORDS = {
     "HtoD": ("HtoD copy", "HtoD copies"),
     "DtoH": ("DtoH copy", "DtoH copies"),
@@ -49,10 +49,10 @@ def blocking(
     down = (copies["direction"] == "DtoH").to_numpy()
     mine &= up | (down & (copies["bytes"] > scalar_bytes).to_numpy())
     where = copies["device"].where(loop_copies, ONCE)
-    taken = copies.assign(where=where).loc[mine, [*_COLUMNS, "where"]]
-    repeated = taken[taken["where"] != ONCE].drop_duplicates(ALIKE)
-    taken = taken[(taken["where"] != ONCE) | (same_keys(taken, repeated, ALIKE) < 0)]
-    sets = blocking_sets.assign(where=blocking_sets["device"])
+    taken = copies.assign(_where=where).loc[mine, [*_COLUMNS, "_where"]]
+    repeated = taken[taken["_where"] != ONCE].drop_duplicates(ALIKE)
+    taken = taken[(taken["_where"] != ONCE) | (same_keys(taken, repeated, ALIKE) < 0)]
+    sets = blocking_sets.assign(_where=blocking_sets["device"])
     found = pd.concat([taken, sets], ignore_index=True)
     return found.sort_values(["op"], kind="stable", ignore_index=True)
 
@@ -90,14 +90,14 @@ def blocking_copy(blocking: pd.DataFrame) -> pd.DataFrame:
     dtoh_bytes, rate_bytes_per_s, blocked_ns, level.
     """
     rows = []
-    for where, mine in blocking.groupby("where", sort=True):
+    for where, mine in blocking.groupby("_where", sort=True):
         length = int((mine["end_ns"] - mine["start_ns"]).sum())
         size = mine.groupby("direction")["bytes"].sum()
         rows.append(
             {
                 "subject": f"GPU {where}" if where != ONCE else "one-off copies",
                 "device": where,
-                "where": where,
+                "_where": where,
                 "place": "in the loop" if where != ONCE else "outside the steady steps",
                 "count": len(mine),
                 "what": _what(mine["direction"].value_counts()),
@@ -126,7 +126,7 @@ def cure(
 ) -> pd.DataFrame:
     """Asynchronous calls on pinned memory: they only queue; at best on a side stream, uploads one
     step ahead."""
-    blocking = blocking[blocking["where"] != ONCE]
+    blocking = blocking[blocking["_where"] != ONCE]
     row = same_keys(blocking, blocking_copy, KEYS)
     call, op = blocking["api"].to_numpy(), blocking["op"].to_numpy()
     up = (blocking["direction"] == "HtoD").to_numpy()

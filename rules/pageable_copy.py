@@ -16,7 +16,7 @@ CALL_NS = 5_000
 NEAR_NS = 200_000
 """Streams that work this shortly before and after a copy, but not beside it, pause for it."""
 
-KEYS = ["where", "way", "when"]
+KEYS = ["_where", "_way", "_when"]
 ALIKE = ["device", "direction", "bytes"]
 _WHEN = ("in the loop", "in the loop, for which other streams pause,", "outside the steady steps")
 _WHICH = ("", "small ", "one-off ")
@@ -41,13 +41,13 @@ def blocked(
     when = np.full(len(copies), -1)
     when[mine & large] = np.where(loop_copies, LOOP, ONCE)[mine & large]
     when[np.flatnonzero(small)[_paused_for(copies[small], ops)]] = SMALL
-    found = copies.assign(when=when)[when >= 0]
-    repeated = found[found["when"] == LOOP].drop_duplicates(ALIKE)
-    found = found[(found["when"] != ONCE) | (same_keys(found, repeated, ALIKE) < 0)]
-    once = found["when"] == ONCE
+    found = copies.assign(_when=when)[when >= 0]
+    repeated = found[found["_when"] == LOOP].drop_duplicates(ALIKE)
+    found = found[(found["_when"] != ONCE) | (same_keys(found, repeated, ALIKE) < 0)]
+    once = found["_when"] == ONCE
     ways = " and ".join(sorted(found.loc[once, "direction"].unique(), reverse=True))
     return found.assign(
-        where=found["device"].mask(once, -1), way=found["direction"].mask(once, ways)
+        _where=found["device"].mask(once, -1), _way=found["direction"].mask(once, ways)
     )
 
 
@@ -80,9 +80,9 @@ def pageable_copy(blocked: pd.DataFrame) -> pd.DataFrame:
             "subject": f"{_WHICH[when]}{way}{f' on GPU {where}' if where >= 0 else ''}",
             "device": where,
             "direction": way,
-            "where": where,
-            "way": way,
-            "when": when,
+            "_where": where,
+            "_way": way,
+            "_when": when,
             "place": _WHEN[when],
             "count": len(mine),
             "bytes": int(mine["bytes"].sum()),
@@ -101,7 +101,7 @@ def cure(
     """Pinned memory: calls only queue, copies run at the pinned rate; at best on a side stream,
     uploads one step ahead."""
     row = same_keys(blocked, pageable_copy, KEYS)
-    loop = (blocked["when"] != ONCE).to_numpy()
+    loop = (blocked["_when"] != ONCE).to_numpy()
     mine, row = blocked[loop], row[loop]
     call, op = mine["api"].to_numpy(), mine["op"].to_numpy()
     up = (mine["direction"] == "HtoD").to_numpy()

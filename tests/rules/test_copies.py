@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sample_traces import record
@@ -73,3 +75,14 @@ def test_small_downloads_that_halt_streams_are_named_beside_the_synchronisation(
     assert report.findings[0].subject == "small DtoH on GPU 0"
     alone = report_on(record("scalar_reads"), "pageable_copy")
     assert alone.findings == []
+
+
+@pytest.mark.parametrize(
+    ("program", "rule"), [("pageable_copy", "pageable_copy"), ("blocking_copy", "blocking_copy")]
+)
+def test_facts_hold_no_codes_that_only_the_rule_understands(program: str, rule: str) -> None:
+    told = re.compile(r"(^bytes|_bytes|_ns|_ratio|_count|_per_s)$")
+    for finding in report_on(record(program), rule).findings:
+        numbers = {n for n, v in finding.facts.items() if isinstance(v, int | float)}
+        assert numbers
+        assert all(told.search(name) for name in numbers), numbers
