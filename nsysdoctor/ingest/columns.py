@@ -9,31 +9,23 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from nsysdoctor.ingest.schema import OPEN_NS, Column, Source
+from nsysdoctor.ingest.store import NAME_LIMIT, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 65_536
-NAME_LIMIT = 4_096
-"""Characters kept of a name; exports hold names of up to 273 kB."""
 
 _PARALLEL_ROWS = 300_000
 """Fewer rows than this are read before a second thread has started."""
-
-Block = dict[str, "np.ndarray | pd.Categorical"]
-
-
-class UnexpectedError(Exception):
-    """A column holds something else than the integers it should."""
 
 
 @dataclass(frozen=True)
@@ -96,43 +88,60 @@ def _guarded(column: Column, found: str | None) -> str:
     return f"CASE typeof(\"{found}\") WHEN 'integer' THEN \"{found}\" ELSE {other} END"
 
 
-def read_plan(uri: str, plan: Plan, rows: tuple[int, int] | None) -> tuple[pd.DataFrame, int]:
+class Extent(NamedTuple):
+    """Where the rows of a table are: first and last row id, and the most rows there can be.
+
+    Without row ids, or with ids far apart, `dense` is False and the table is read as one.
+    """
+
+    first: int
+    last: int
+    most: int
+    dense: bool
+
+    def ranges(self) -> list[tuple[int, int] | None]:
+        """Returns even ranges of row ids, one per core for large tables; one of all for others."""
+        if not self.dense or self.most < _PARALLEL_ROWS:
+            return [None]
+        count = min(os.cpu_count() or 1, 8)
+        bounds = [self.first + self.most * part // count for part in range(count + 1)]
+        return [(low, high - 1) for low, high in itertools.pairwise(bounds)]
+
+
+def read_plan(uri: str, plan: Plan, extent: Extent) -> tuple[pd.DataFrame, int]:
     """Returns the rows of a plan, and how many were left out because a time is NULL.
 
-    `rows` are the first and last row id where the table has such, else None. Raises UnexpectedError
-    when a column holds something that the plan does not allow for.
+    Raises UnexpectedError when a column holds something that the plan does not allow for.
     """
-    ranges = _ranges(rows)
+    store = Store(plan.source.columns, extent.most)
+    ranges = extent.ranges()
+    starts = [0 if rows is None else rows[0] - extent.first for rows in ranges]
     if len(ranges) == 1:
-        parts = [_read(uri, plan, ranges[0])]
+        parts = [_fill(uri, plan, ranges[0], store, 0)]
     else:
         with ThreadPoolExecutor(len(ranges)) as pool:
-            parts = list(pool.map(lambda r: _read(uri, plan, r), ranges))
-    blocks = [block for part, _ in parts for block in part]
-    return _joined(plan.source.columns, blocks), sum(nulls for _, nulls in parts)
+            jobs = zip(ranges, starts, strict=True)
+            parts = list(pool.map(lambda job: _fill(uri, plan, job[0], store, job[1]), jobs))
+    counts = [count for count, _ in parts]
+    return store.frame(list(zip(starts, counts, strict=True))), sum(lost for _, lost in parts)
 
 
-def _ranges(rows: tuple[int, int] | None) -> list[tuple[int, int] | None]:
-    """Even ranges of row ids, one per core for large tables; all rows for small ones."""
-    if rows is None or rows[1] - rows[0] < _PARALLEL_ROWS:
-        return [None]
-    count = min(os.cpu_count() or 1, 8)
-    bounds = np.linspace(rows[0], rows[1] + 1, count + 1).astype(np.int64).tolist()
-    return [(low, high - 1) for low, high in itertools.pairwise(bounds)]
-
-
-def _read(uri: str, plan: Plan, rows: tuple[int, int] | None) -> tuple[list[Block], int]:
+def _fill(
+    uri: str, plan: Plan, rows: tuple[int, int] | None, store: Store, at: int
+) -> tuple[int, int]:
+    """Puts the rows of a range into the store from a place on; how many, and how many were lost."""
     import adbc_driver_sqlite.dbapi as adbc
 
-    blocks, nulls = [], 0
+    count = lost = 0
     with adbc.connect(uri) as connection, connection.cursor() as cursor:
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": BATCH_ROWS})
         cursor.execute(plan.statement(rows))
         for batch in cursor.fetch_record_batch():
-            kept, lost = _without_nulls(batch, plan.source.columns)
-            nulls += lost
-            blocks.append(_block(kept, plan.source.columns))
-    return blocks, nulls
+            kept, nulls = _without_nulls(batch, plan.source.columns)
+            store.put(at + count, kept)
+            count += kept.num_rows
+            lost += nulls
+    return count, lost
 
 
 def _without_nulls(
@@ -151,79 +160,6 @@ def _without_nulls(
     return kept, batch.num_rows - kept.num_rows
 
 
-def _block(batch: pa.RecordBatch, columns: Iterable[Column]) -> Block:
-    return {
-        c.name: _texts(batch.column(c.name)) if c.kind == "text" else _ints(batch, c)
-        for c in columns
-    }
-
-
-def _ints(batch: pa.RecordBatch, column: Column) -> np.ndarray:
-    import pyarrow as pa
-
-    values = batch.column(column.name)
-    if not pa.types.is_integer(values.type):
-        raise UnexpectedError(column.name)
-    if values.null_count:
-        values = values.fill_null(column.default or 0)
-    found: np.ndarray = values.to_numpy(zero_copy_only=False)
-    if column.width == "int64" or not len(found):
-        return found
-    bounds = np.iinfo(column.width)
-    fits = int(found.min()) >= bounds.min and int(found.max()) <= bounds.max
-    return found.astype(column.width) if fits else found
-
-
-def _texts(values: pa.Array) -> pd.Categorical:
-    """Texts as categories, decoded once each; NULL and missing texts are empty."""
-    import pyarrow as pa
-
-    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
-        if values.null_count < len(values):
-            raise UnexpectedError("text")
-        return pd.Categorical.from_codes(np.zeros(len(values), dtype=np.int32), categories=[""])
-    coded = values.dictionary_encode()
-    # As bytes: the driver does not check that texts are UTF-8.
-    raw = coded.dictionary.cast(pa.binary()).to_pylist()
-    texts = [_decoded(value) for value in raw] + [""]
-    distinct = sorted(set(texts))
-    rank = {text: number for number, text in enumerate(distinct)}
-    place = np.array([rank[text] for text in texts], dtype=np.int32)
-    code = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
-    return pd.Categorical.from_codes(place[code], categories=pd.Index(distinct, dtype=object))
-
-
-def _decoded(value: bytes | None) -> str:
-    return (value or b"").decode("utf-8", "replace")[:NAME_LIMIT]
-
-
-_EMPTY: dict[str, Callable[[Column], np.ndarray | pd.Categorical]] = {
-    "text": lambda _: pd.Categorical([], categories=pd.Index([], dtype=object)),
-    "int": lambda column: np.empty(0, dtype=column.width),
-    "time": lambda _: np.empty(0, dtype=np.int64),
-}
-
-
-def _joined(columns: Sequence[Column], blocks: Sequence[Block]) -> pd.DataFrame:
-    """One frame of all blocks; each column's blocks are given up as it is joined."""
-    data: dict[str, np.ndarray | pd.Categorical] = {}
-    for column in columns:
-        parts = [block.pop(column.name) for block in blocks]
-        if not parts:
-            data[column.name] = _EMPTY[column.kind](column)
-        elif column.kind == "text":
-            data[column.name] = _united(parts)
-        else:
-            data[column.name] = np.concatenate(parts)
-    return pd.DataFrame(data, copy=False)
-
-
-def _united(parts: Sequence[np.ndarray | pd.Categorical]) -> pd.Categorical:
-    from pandas.api.types import union_categoricals
-
-    return union_categoricals(parts, sort_categories=True)
-
-
 def empty_frame(source: Source) -> pd.DataFrame:
     """Returns a frame of no rows with the source's columns."""
-    return _joined(source.columns, [])
+    return Store(source.columns, 0).frame([(0, 0)])

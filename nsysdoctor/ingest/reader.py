@@ -15,7 +15,7 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
 from nsysdoctor.ingest.columns import (
-    UnexpectedError,
+    Extent,
     empty_frame,
     guarded_plan,
     plain_plan,
@@ -25,11 +25,14 @@ from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS, Source
 from nsysdoctor.ingest.scratch import Scratch
+from nsysdoctor.ingest.store import UnexpectedError
 
 _FAR_NS = 1 << 62
 _LONGEST_NS = 100 * 86_400 * 10**9
 """No capture lasts a hundred days."""
 
+_ROW_BYTES = 8
+"""No row of the tables that we read takes less."""
 
 
 @dataclass(frozen=True)
@@ -78,24 +81,29 @@ class Export:
         from adbc_driver_manager import Error as AdbcError
 
         present = self.tables[table]
-        rows = self._row_ids(table)
+        extent = self._extent(table)
         try:
-            return read_plan(self.uri, plain_plan(source, table, present), rows)
+            return read_plan(self.uri, plain_plan(source, table, present), extent)
         except (UnexpectedError, AdbcError):
             plan = guarded_plan(source, table, present)
         where = plain_plan(source, table, present).condition
         with _explained(self.path):
-            frame, _ = read_plan(self.uri, plan, rows)
+            frame, _ = read_plan(self.uri, plan, extent)
         return frame, self.count(f'SELECT count(*) FROM "{table}" WHERE {where}') - len(frame)
 
-    def _row_ids(self, table: str) -> tuple[int, int] | None:
-        """The first and last row id of a table; None for an empty one or one without."""
+    def _extent(self, table: str) -> Extent:
+        """Where the rows of a table are. Row ids that leave room for rows of some bytes each are
+        taken as they are; else rows are counted."""
         try:
             with _connected(self.uri) as db:
                 low, high = db.execute(f'SELECT min(rowid), max(rowid) FROM "{table}"').fetchone()
+                pages = db.execute("PRAGMA page_count").fetchone()[0]
+                size = db.execute("PRAGMA page_size").fetchone()[0]
         except sqlite3.Error:
-            return None
-        return None if low is None else (int(low), int(high))
+            low = high = None
+        if low is not None and (int(high) - int(low) + 1) * _ROW_BYTES <= int(pages) * int(size):
+            return Extent(int(low), int(high), int(high) - int(low) + 1, True)
+        return Extent(0, 0, self.count(f'SELECT count(*) FROM "{table}"'), False)
 
     def read_or_empty(self, source: Source) -> Rows:
         """Returns the source's rows; without the table a frame of no rows."""
@@ -221,28 +229,41 @@ def _require(source: Source, table: str, present: tuple[str, ...]) -> None:
             )
 
 
+_CHECKED_ROWS = 1 << 18
+"""Rows that are checked at once; more would only take memory."""
+
+
 def _drop_impossible(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame, dict[str, int]]:
     """Drops spans that cannot be; open ends, where a source may have them, are not closed here."""
     if not {"start_ns", "end_ns"} <= set(frame.columns):
         return frame, {}
     start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
     may_be_open = any(c.name == "end_ns" and c.default is not None for c in source.columns)
+    dropped: dict[str, int] = {}
+    kept = np.ones(len(frame), dtype=bool)
+    for low in range(0, len(frame), _CHECKED_ROWS):
+        part = slice(low, low + _CHECKED_ROWS)
+        for reason, rows in _impossible(start[part], end[part], may_be_open).items():
+            if count := int(np.count_nonzero(rows)):
+                dropped[reason] = dropped.get(reason, 0) + count
+                kept[part] &= ~rows
+    return (frame[kept].reset_index(drop=True) if dropped else frame), dropped
+
+
+def _impossible(start: np.ndarray, end: np.ndarray, may_be_open: bool) -> dict[str, np.ndarray]:
+    """Which spans cannot be, by the reason."""
     open_end = (end == OPEN_NS) & may_be_open
     never = (start == 0) & (end == 0)
     far = _is_far(start) | (~open_end & _is_far(end))
     sound = ~open_end & ~never & ~far
     backwards = sound & (end < start)
     endless = sound & (end - np.where(sound, start, end) > _LONGEST_NS)
-    reasons = {
+    return {
         "start and end are 0": never,
         "a time beyond any capture": far,
         "end before start": backwards,
         "longer than any capture": endless,
     }
-    dropped = {reason: int(rows.sum()) for reason, rows in reasons.items() if rows.any()}
-    if not dropped:
-        return frame, {}
-    return frame[~(never | far | backwards | endless)].reset_index(drop=True), dropped
 
 
 def _is_far(times: np.ndarray) -> np.ndarray:

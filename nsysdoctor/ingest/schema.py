@@ -24,15 +24,16 @@ class Column:
     """One column we want: our name, its spellings in the export, and what stands for NULL.
 
     `default` None marks a column without which the table cannot be read. Kind `time` rows are
-    dropped and counted when the value is no integer; `text` comes as lenient text.
+    dropped and counted when the value is no integer; `text` comes as lenient text; `id` as a
+    categorical of integers: long numbers of which there are few.
     """
 
     name: str
     spellings: tuple[str, ...]
     default: int | None = 0
-    kind: Literal["int", "time", "text"] = "int"
-    width: Literal["int64", "int32", "int8"] = "int64"
-    """The narrowest type worth trying; blocks with larger values keep int64."""
+    kind: Literal["int", "time", "text", "id"] = "int"
+    width: Literal["int64", "int32", "int16", "int8"] = "int64"
+    """The narrowest type worth trying; a column with a larger value has int64."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,12 @@ _SPAN = (
     Column("end_ns", ("end",), None, "time"),
 )
 _PLACE = (
-    Column("ordinal", ("deviceId",), width="int32"),
-    Column("context", ("contextId",), width="int32"),
-    Column("green", ("greenContextId",), width="int32"),
+    Column("ordinal", ("deviceId",), width="int16"),
+    Column("context", ("contextId",), width="int16"),
+    Column("green", ("greenContextId",), width="int16"),
     Column("stream", ("streamId",), width="int32"),
     Column("correlation", ("correlationId",), width="int32"),
-    Column("global_pid", ("globalPid",)),
+    Column("global_pid", ("globalPid",), kind="id"),
 )
 _CUDA = "--trace=cuda"
 
@@ -78,16 +79,16 @@ KERNEL = Source(
         *_PLACE,
         Column("full_id", ("demangledName", "shortName"), -1, width="int32"),
         Column("short_id", ("shortName", "demangledName"), -1, width="int32"),
-        Column("grid_x", ("gridX",), 1),
-        Column("grid_y", ("gridY",), 1),
-        Column("grid_z", ("gridZ",), 1),
-        Column("block_x", ("blockX",), 1),
-        Column("block_y", ("blockY",), 1),
-        Column("block_z", ("blockZ",), 1),
-        Column("registers", ("registersPerThread",)),
-        Column("static_shared_bytes", ("staticSharedMemory",)),
-        Column("dynamic_shared_bytes", ("dynamicSharedMemory",)),
-        Column("local_bytes_per_thread", ("localMemoryPerThread",)),
+        Column("grid_x", ("gridX",), 1, width="int32"),
+        Column("grid_y", ("gridY",), 1, width="int32"),
+        Column("grid_z", ("gridZ",), 1, width="int32"),
+        Column("block_x", ("blockX",), 1, width="int16"),
+        Column("block_y", ("blockY",), 1, width="int16"),
+        Column("block_z", ("blockZ",), 1, width="int16"),
+        Column("registers", ("registersPerThread",), width="int16"),
+        Column("static_shared_bytes", ("staticSharedMemory",), width="int32"),
+        Column("dynamic_shared_bytes", ("dynamicSharedMemory",), width="int32"),
+        Column("local_bytes_per_thread", ("localMemoryPerThread",), width="int32"),
         Column("node", ("graphNodeId",)),
     ),
 )
@@ -141,7 +142,7 @@ API = Source(
     _CUDA,
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",)),
+        Column("global_tid", ("globalTid",), kind="id"),
         Column("correlation", ("correlationId",), width="int32"),
         Column("name_id", ("nameId",), -1, width="int32"),
         Column("return_value", ("returnValue",), width="int32"),
@@ -182,7 +183,7 @@ NVTX = Source(
         Column("end_ns", ("end",), OPEN_NS),
         Column("event_type", ("eventType",), None, width="int8"),
         Column("text_id", ("textId",), -1, width="int32"),
-        Column("global_tid", ("globalTid",)),
+        Column("global_tid", ("globalTid",), kind="id"),
         Column("domain", ("domainId",), width="int32"),
         Column("text", ("text",), None, "text"),
     ),
@@ -195,7 +196,7 @@ OSRT = Source(
     "--trace=osrt",
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",)),
+        Column("global_tid", ("globalTid",), kind="id"),
         Column("name_id", ("nameId",), -1, width="int32"),
         Column("nesting", ("nestingLevel",), width="int32"),
     ),
@@ -207,7 +208,7 @@ OVERHEAD = Source(
     _CUDA,
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",)),
+        Column("global_tid", ("globalTid",), kind="id"),
         Column("name_id", ("nameId",), -1, width="int32"),
     ),
 )
@@ -218,7 +219,7 @@ CUDA_OVERHEAD = Source(
     _CUDA,
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",)),
+        Column("global_tid", ("globalTid",), kind="id"),
         Column("overhead_type", ("overheadType",)),
     ),
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.order import packed, stacked, time_order
 from nsysdoctor.recipe import table
 
 KERNEL, COPY, SET, GRAPH = 0, 1, 2, 3
@@ -15,7 +16,7 @@ UNIFIED_MEMORY = (11, 12, 13)
 """copyKind of page migrations: they carry no device, stream or correlation of their own."""
 
 _COLUMNS = [
-    "start_ns", "end_ns", "ordinal", "context", "green", "stream", "correlation", "global_pid",
+    "start_ns", "end_ns", "ordinal", "context", "green", "stream", "correlation", "bytes", "node",
 ]  # fmt: skip
 _OVERRUN_NS = 1_000_000_000
 
@@ -34,24 +35,45 @@ def raw_activity(
     unified memory are left out: they belong to no stream. Raises MissingTableError when the
     export has none of the four tables.
     """
-    if memcpy_rows is not None:
-        memcpy_rows = memcpy_rows[~memcpy_rows["copy_kind"].isin(UNIFIED_MEMORY)]
     sources = ((KERNEL, kernel_rows), (COPY, memcpy_rows), (SET, memset_rows), (GRAPH, graph_rows))
-    frames = [_taken(kind, rows) for kind, rows in sources if rows is not None]
-    if not frames:
+    held = [(kind, rows, _rows_of(rows)) for kind, rows in sources if rows is not None]
+    if not held:
         raise MissingTableError(
             "the trace holds no kernel, copy, set or graph table", "record with --trace=cuda"
         )
-    return pd.concat(frames, ignore_index=True)
+    found: dict[str, np.ndarray | pd.Categorical] = {
+        name: stacked([_column(name, rows, mine) for _, rows, mine in held]) for name in _COLUMNS
+    }
+    found["global_pid"] = _processes([rows["global_pid"].iloc[mine] for _, rows, mine in held])
+    found["kind"] = np.repeat(
+        np.array([kind for kind, _, _ in held], dtype=np.int8), [len(mine) for _, _, mine in held]
+    )
+    found["row"] = stacked([mine.astype(np.int32) for _, _, mine in held])
+    return pd.DataFrame(found, copy=False)
 
 
-def _taken(kind: int, rows: pd.DataFrame) -> pd.DataFrame:
-    taken = rows[_COLUMNS].copy()
-    for optional in ("bytes", "node"):
-        taken[optional] = rows[optional] if optional in rows else np.int64(0)
-    taken["kind"] = np.int8(kind)
-    taken["row"] = rows.index.to_numpy(dtype=np.int64)
-    return taken
+def _rows_of(rows: pd.DataFrame) -> np.ndarray:
+    """The rows that belong to a stream: all but page migrations."""
+    if "copy_kind" not in rows:
+        return np.arange(len(rows))
+    return np.flatnonzero(~np.isin(rows["copy_kind"].to_numpy(), UNIFIED_MEMORY))
+
+
+def _column(name: str, rows: pd.DataFrame, mine: np.ndarray) -> np.ndarray:
+    if name not in rows:
+        return np.zeros(len(mine), dtype=np.int64)
+    column: np.ndarray = rows[name].to_numpy()
+    return column if len(mine) == len(rows) else column[mine]
+
+
+def _processes(columns: list[pd.Series]) -> pd.Categorical:
+    """The ids of all sources as one categorical."""
+    known = np.unique(np.concatenate([c.cat.categories.to_numpy() for c in columns]))
+    codes = [
+        np.searchsorted(known, c.cat.categories.to_numpy()).astype(np.int32)[c.cat.codes]
+        for c in columns
+    ]
+    return pd.Categorical.from_codes(stacked(codes), categories=pd.Index(known))
 
 
 @table
@@ -63,12 +85,13 @@ def overruns(raw_activity: pd.DataFrame) -> pd.DataFrame:
     stream and are never listed.
     """
     place = ["global_pid", "ordinal", "context", "green", "stream"]
-    plain = raw_activity[raw_activity["node"] == 0].sort_values(
-        [*place, "start_ns", "end_ns", "row"], kind="stable"
-    )
-    same = (plain[place].shift(-1) == plain[place]).all(axis=1)
-    over = same & (plain["end_ns"] > plain["end_ns"].shift(-1) + _OVERRUN_NS)
-    found = plain.loc[over, ["kind"]]
+    plain = raw_activity[raw_activity["node"] == 0] if raw_activity["node"].any() else raw_activity
+    group = packed(*(plain[name] for name in place))
+    start, end, row = (plain[name].to_numpy() for name in ("start_ns", "end_ns", "row"))
+    order = time_order(start, lambda rows: (end[rows], row[rows]), group)
+    group, end = group[order], end[order]
+    over = (group[1:] == group[:-1]) & (end[:-1] > end[1:] + _OVERRUN_NS)
+    found = plain.iloc[np.sort(order[:-1][over])][["kind"]]
     return found.reset_index().sort_values("index", ignore_index=True)
 
 
@@ -80,11 +103,16 @@ def activity(
 
     Reduced exports lack globalPid; then, if all calls come from one process, it is the one.
     """
-    kept = raw_activity[~raw_activity.index.isin(overruns["index"])].reset_index(drop=True)
-    if api_rows is not None and len(kept) and not kept["global_pid"].any():
-        callers = np.unique(api_rows["global_tid"].to_numpy() & ~np.int64(0xFFFFFF))
+    kept = raw_activity
+    if len(overruns):
+        kept = kept[~kept.index.isin(overruns["index"])].reset_index(drop=True)
+    known = kept["global_pid"].cat.categories
+    if api_rows is not None and len(kept) and known.tolist() == [0]:
+        tids = api_rows["global_tid"].cat.categories.to_numpy()
+        callers = np.unique(tids & ~np.int64(0xFFFFFF))
         if len(callers) == 1:
-            kept["global_pid"] = callers[0]
+            one = kept["global_pid"].cat.rename_categories(callers)
+            kept = kept.assign(global_pid=one)
     return kept
 
 
@@ -99,4 +127,5 @@ def migrations(memcpy_rows: pd.DataFrame) -> pd.DataFrame:
     rows = memcpy_rows[memcpy_rows["copy_kind"].isin(UNIFIED_MEMORY)]
     rows = rows.sort_values(["start_ns", "end_ns", "bytes"], kind="stable", ignore_index=True)
     wanted = ["start_ns", "end_ns", "bytes", "copy_kind", "migration_cause", "global_pid"]
-    return rows[wanted].rename(columns={"migration_cause": "cause"})
+    found = rows[wanted].rename(columns={"migration_cause": "cause"})
+    return found.astype({"global_pid": "int64"})

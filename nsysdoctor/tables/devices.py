@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
 
 _NOT_CUDA = r"(?i)microsoft|intel|amd|radeon|aspeed|matrox"
@@ -76,7 +77,7 @@ def places(
     processes with one ordinal are united only when the machine has one GPU; otherwise they are
     kept apart and `shared_guess` marks them.
     """
-    pairs = activity[["global_pid", "ordinal"]].drop_duplicates()
+    pairs = activity[["global_pid", "ordinal"]].drop_duplicates().astype("int64")
     pairs = pairs.sort_values(["ordinal", "global_pid"], ignore_index=True)
     mapped = _mapped(pairs, cuda_device_rows)
     by_ordinal = gpus[gpus["cuda_ordinal"] >= 0].drop_duplicates("cuda_ordinal")
@@ -151,8 +152,8 @@ def processes(
     """
     found = [activity["global_pid"].unique()]
     if api_rows is not None:
-        found.append((api_rows["global_tid"] & ~0xFFFFFF).unique())
-    pids = np.unique(np.concatenate(found)).astype(np.int64)
+        found.append(np.asarray(api_rows["global_tid"].unique()) & ~np.int64(0xFFFFFF))
+    pids = np.unique(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in found]))
     names: dict[int, str] = {}
     if process_name_rows is not None:
         names = dict(
@@ -163,12 +164,21 @@ def processes(
     )
 
 
-def process_code(processes: pd.DataFrame, global_ids: pd.Series[int] | Ints) -> Ints:
-    """Returns the process code of each globalPid or globalTid, -1 for unknown processes."""
-    known = processes["global_pid"].to_numpy()
-    wanted = np.asarray(global_ids, dtype=np.int64) & ~np.int64(0xFFFFFF)
-    index = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    return np.where(known[index] == wanted, index, -1).astype(np.int64)
+def process_code(processes: pd.DataFrame, global_ids: pd.Series[int] | Ints) -> Codes:
+    """Returns the process code (int32) of each globalPid or globalTid, -1 for unknown processes."""
+    return _place(processes["global_pid"].to_numpy(), global_ids, ~0xFFFFFF)
+
+
+def _place(known: Ints, ids: pd.Series[int] | Ints, mask: int) -> Codes:
+    """The row of each id among the sorted known ones, -1 for others."""
+    if isinstance(ids, pd.Series) and isinstance(ids.dtype, pd.CategoricalDtype):
+        distinct = _place(known, ids.cat.categories.to_numpy(), mask)
+        return np.asarray(distinct[ids.cat.codes.to_numpy()])
+    wanted = np.asarray(ids, dtype=np.int64) & np.int64(mask)
+    if not len(known):
+        return np.full(len(wanted), -1, dtype=np.int32)
+    index = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[index] == wanted, index, -1).astype(np.int32)
 
 
 @table
@@ -186,7 +196,7 @@ def threads(
     priority where there are several).
     """
     frames = [rows for rows in (api_rows, nvtx_rows, osrt_rows) if rows is not None]
-    found = [rows["global_tid"].unique() for rows in frames]
+    found = [np.asarray(rows["global_tid"].unique(), dtype=np.int64) for rows in frames]
     tids = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
     code = process_code(processes, tids)
     tids, code = tids[code >= 0], code[code >= 0]
@@ -205,11 +215,6 @@ def threads(
     )
 
 
-def thread_code(threads: pd.DataFrame, global_tids: pd.Series[int] | Ints) -> Ints:
-    """Returns the thread code of each globalTid, -1 for threads of other processes."""
-    known = threads["global_tid"].to_numpy()
-    wanted = np.asarray(global_tids, dtype=np.int64)
-    if not len(known):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    index = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[index] == wanted, index, -1).astype(np.int64)
+def thread_code(threads: pd.DataFrame, global_tids: pd.Series[int] | Ints) -> Codes:
+    """Returns the thread code (int32) of each globalTid, -1 for threads of other processes."""
+    return _place(threads["global_tid"].to_numpy(), global_tids, -1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.schema import INVALID_ID
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import Codes, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import process_code, thread_code
 from nsysdoctor.verbs import bare_name, verb_of, waits_for_others
@@ -48,38 +51,31 @@ def api(
     thread = thread_code(threads, api_rows["global_tid"])
     start, end = api_rows["start_ns"].to_numpy(), api_rows["end_ns"].to_numpy()
     correlation = api_rows["correlation"].to_numpy()
-    order = np.lexsort([correlation, -end, start, thread])
-    name = np.searchsorted(api_names["name_id"].to_numpy(), api_rows["name_id"].to_numpy())[order]
+    order = time_order(start, lambda rows: (-end[rows], correlation[rows]), thread)
+    ids = api_names["name_id"].to_numpy()
+    name = np.searchsorted(ids, api_rows["name_id"].to_numpy()).astype(np.int32)[order]
     thread, start, end = thread[order], start[order], end[order]
-    return pd.DataFrame(
-        {
-            "thread": thread,
-            "process": threads["process"].to_numpy()[thread],
-            "start_ns": start,
-            "end_ns": end,
-            "correlation": correlation[order],
-            "name": name,
-            "verb": api_names["verb"].to_numpy()[name],
-            "top": _not_nested(thread, start, end),
-        }
-    )
+    found = {
+        "thread": thread,
+        "process": threads["process"].to_numpy(dtype=np.int32)[thread],
+        "start_ns": start,
+        "end_ns": end,
+        "correlation": correlation[order],
+        "name": name,
+        "verb": api_names["verb"].to_numpy()[name],
+        "top": _not_nested(thread, start, end),
+    }
+    return pd.DataFrame(found, copy=False)
 
 
-def _not_nested(thread: Ints, start: Ints, end: Ints) -> np.ndarray:
+def _not_nested(thread: Codes, start: Ints, end: Ints) -> np.ndarray:
     """Rows in (thread, start, -end) order that no earlier row of their thread reaches over."""
     top = np.ones(len(thread), dtype=bool)
-    if len(thread) < 2:
-        return top
-    # One running maximum over all threads: offset each thread above everything before it.
-    low = int(start.min())
-    width = int(end.max()) - low + 1
-    reach = np.maximum.accumulate((end - low) + _rank(thread) * width)
-    top[1:] = (start[1:] - low) + _rank(thread)[1:] * width >= reach[:-1]
+    bounds = np.flatnonzero(np.diff(thread)) + 1
+    for low, high in itertools.pairwise([0, *bounds.tolist(), len(thread)]):
+        reach = np.maximum.accumulate(end[low : high - 1])
+        top[low + 1 : high] = start[low + 1 : high] >= reach
     return top
-
-
-def _rank(thread: Ints) -> Ints:
-    return np.cumsum(np.concatenate(([0], (np.diff(thread) != 0).astype(np.int64))))
 
 
 @table
@@ -91,22 +87,29 @@ def launches(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     enclosing one is meant; one call of a graph may have many operations. Operations without a
     call are missing here: the call lies outside the capture or its row was cut.
     """
-    calls = pd.DataFrame(
-        {
-            "process": api["process"],
-            "correlation": api["correlation"],
-            "api": np.arange(len(api)),
-            "called_ns": api["start_ns"],
-        }
-    )
-    calls = calls[calls["correlation"] != 0]
-    calls = calls.sort_values(["process", "correlation", "called_ns", "api"], kind="stable")
-    calls = calls.drop_duplicates(["process", "correlation"])
-    asked = ops[["process", "correlation", "start_ns"]].assign(op=np.arange(len(ops)))
-    found = asked.merge(calls, "inner", ["process", "correlation"])
-    found = found.sort_values("op", kind="stable", ignore_index=True)
-    found["latency_ns"] = found["start_ns"] - found["called_ns"]
-    return found[["op", "api", "latency_ns"]]
+    asked, known = _call_keys(ops, api)
+    called = api["start_ns"].to_numpy()
+    order = time_order(known, lambda rows: (called[rows],))
+    order = order[api["correlation"].to_numpy()[order] != 0]
+    known = known[order]
+    first = np.ones(len(known), dtype=bool)
+    first[1:] = known[1:] != known[:-1]
+    known, order = known[first], order[first].astype(np.int32)
+    place = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
+    found = known[place] == asked if len(known) else np.zeros(len(asked), dtype=bool)
+    op, call = np.flatnonzero(found).astype(np.int32), order[place[found]]
+    latency = ops["start_ns"].to_numpy()[op] - called[call]
+    return pd.DataFrame({"op": op, "api": call, "latency_ns": latency}, copy=False)
+
+
+def _call_keys(ops: pd.DataFrame, api: pd.DataFrame) -> tuple[Ints, Ints]:
+    """One number for process and correlation id, of operations and of calls."""
+    ids = [frame["correlation"].to_numpy() for frame in (ops, api)]
+    if any(column.dtype.itemsize > 4 for column in ids):
+        distinct = np.unique(np.concatenate(ids))
+        ids = [np.searchsorted(distinct, column) for column in ids]
+    whose = [frame["process"].to_numpy().astype(np.int64) << 32 for frame in (ops, api)]
+    return whose[0] + ids[0], whose[1] + ids[1]
 
 
 @table

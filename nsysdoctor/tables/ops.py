@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import Codes, first_rows, packed, taken, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, GRAPH, KERNEL, SET
 from nsysdoctor.tables.devices import process_code
@@ -35,8 +36,9 @@ def op_names(
 
     Columns: kind, key (StringIds id of a kernel, packed kinds of a copy, graph id), full, short.
     """
-    key = _name_keys(activity, kernel_rows, memcpy_rows)
-    distinct = pd.DataFrame({"kind": activity["kind"], "key": key}).drop_duplicates()
+    distinct = pd.DataFrame(
+        {"kind": activity["kind"], "key": _name_keys(activity, kernel_rows, memcpy_rows)}
+    ).drop_duplicates()
     distinct = distinct.sort_values(["kind", "key"], ignore_index=True)
     short_of: dict[int, int] = {}
     if kernel_rows is not None:
@@ -117,37 +119,47 @@ def ops(
     correlation, name (row of `names`), bytes (copies and sets, else 0), node (graph node, 0
     without), row (row of the source frame).
     """
-    order = np.lexsort(
-        [activity[c].to_numpy() for c in ("row", "kind", "end_ns", "start_ns")]
-    )
-    found = activity.iloc[order].reset_index(drop=True)
-    found["device"] = _device(found, places)
-    found["process"] = process_code(processes, found["global_pid"])
-    lane = ["process", "device", "context", "green", "stream"]
-    found["lane"] = found.groupby(lane, sort=True).ngroup().to_numpy(dtype=np.int64)
-    found["name"] = _name(found, op_names, kernel_rows, memcpy_rows)
-    return found.drop(columns=["ordinal", "green", "global_pid"])
+    start, end, kind, row = (activity[c].to_numpy() for c in ("start_ns", "end_ns", "kind", "row"))
+    order = time_order(start, lambda rows: (end[rows], kind[rows], row[rows]))
+    process = process_code(processes, activity["global_pid"])
+    device = _device(activity, places)
+    place = [process, device, *(activity[name] for name in ("context", "green", "stream"))]
+    found = {
+        "start_ns": start,
+        "end_ns": end,
+        "kind": kind,
+        "device": device,
+        "process": process,
+        **{name: activity[name].to_numpy() for name in ("context", "stream")},
+        "lane": packed(*place),
+        "correlation": activity["correlation"].to_numpy(),
+        "name": _name(activity, op_names, kernel_rows, memcpy_rows),
+        **{name: activity[name].to_numpy() for name in ("bytes", "node", "row")},
+    }
+    return pd.DataFrame({name: taken(column, order) for name, column in found.items()}, copy=False)
 
 
-def _device(found: pd.DataFrame, places: pd.DataFrame) -> Ints:
-    keys = ["global_pid", "ordinal"]
-    return np.asarray(found[keys].merge(places, "left", keys)["device"], dtype=np.int64)
+def _device(activity: pd.DataFrame, places: pd.DataFrame) -> Codes:
+    """The physical device of each row."""
+    pair = packed(activity["global_pid"], activity["ordinal"])
+    keys = activity[["global_pid", "ordinal"]].iloc[first_rows(pair)].astype("int64")
+    device = keys.merge(places, "left", ["global_pid", "ordinal"])["device"].to_numpy()
+    width = np.int32 if int(device.max(initial=0)) < 1 << 31 else np.int64
+    return np.asarray(device.astype(width)[pair])
 
 
 def _name(
-    found: pd.DataFrame,
+    activity: pd.DataFrame,
     op_names: pd.DataFrame,
     kernel_rows: pd.DataFrame | None,
     memcpy_rows: pd.DataFrame | None,
-) -> Ints:
-    asked = pd.DataFrame(
-        {"kind": found["kind"], "key": _name_keys(found, kernel_rows, memcpy_rows)}
-    )
+) -> Codes:
+    # `op_names` lists the combinations in the order in which they are numbered.
+    number = packed(activity["kind"], _name_keys(activity, kernel_rows, memcpy_rows))
     # Several string ids may spell one name; all operations of a name have its first row.
-    rows = op_names.assign(code=np.arange(len(op_names)))
-    rows["code"] = rows.groupby(["kind", "full"], sort=False)["code"].transform("min")
-    known = rows[["kind", "key", "code"]]
-    return np.asarray(asked.merge(known, "left", ["kind", "key"])["code"], dtype=np.int64)
+    rows = op_names.assign(code=np.arange(len(op_names), dtype=np.int32))
+    first = rows.groupby(["kind", "full"], sort=False)["code"].transform("min")
+    return np.asarray(first.to_numpy(dtype=np.int32)[number])
 
 
 @table
