@@ -51,6 +51,8 @@ def _with_texts(trace: Trace, name: str, frame: pd.DataFrame) -> pd.DataFrame:
     elif name == "ranges":
         texts = trace.table("range_names")["text"].to_numpy(dtype=object)
         frame["text"] = texts[frame["text"]]
+        frame["process"] = trace.table("threads")["process"].to_numpy()[frame["thread"]]
+        frame["depth"] = trace.table("range_depth")["depth"]
     return frame
 
 

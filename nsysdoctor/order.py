@@ -31,7 +31,7 @@ def time_order(
         order = _untied(order, time, ties)
     if group is None or not len(group) or int(group.min()) == int(group.max()):
         return order
-    return order[np.argsort(_small(group)[order], kind="stable")]
+    return order[np.argsort(narrowed(group)[order], kind="stable")]
 
 
 def _untied(
@@ -50,11 +50,11 @@ def _untied(
     return order
 
 
-def _small(codes: np.ndarray) -> np.ndarray:
-    """Codes as 16 bits where they fit: those are sorted by counting."""
-    if codes.dtype.itemsize > 2 and int(codes.min()) >= -(1 << 15) and int(codes.max()) < 1 << 15:
-        return codes.astype(np.int16)
-    return codes
+def narrowed(codes: np.ndarray) -> Codes:
+    """Returns codes as 16 bits where they fit, else as 32. They are for looking up and sorting,
+    16 bits by counting, and not for sums."""
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    return codes.astype(np.int16 if low >= -(1 << 15) and high < 1 << 15 else np.int32)
 
 
 def packed(*columns: np.ndarray | pd.Series) -> npt.NDArray[np.int32]:

@@ -219,7 +219,8 @@ def _host(ops: pd.DataFrame, steps: int, gpus: int) -> dict[str, pd.DataFrame]:
     )
     phase = np.where(np.arange(steps) < 1, "warmup", "steady")
     return {
-        "ranges": ranges,
+        "ranges": ranges.drop(columns="depth"),
+        "range_depth": ranges[["depth"]],
         "range_names": pd.DataFrame({"text": texts}),
         "waits": waits.assign(name="pthread_cond_timedwait", blocking=True),
         "steps": pd.DataFrame(

@@ -204,17 +204,21 @@ def test_kernels_of_one_operator_share_its_work(
 
 def marks_of(ranges: list[tuple[int, int, int, Annotation, int]], at: list[tuple[int, int]]) -> Any:
     """Ranges by thread, start, end, meaning and number; one launch per (thread, time)."""
-    said = [row[3] for row in ranges]
-    rows = pd.DataFrame(
+    places = pd.DataFrame(
         {
-            "thread": [row[0] for row in ranges], "process": 0,
-            "start_ns": [row[1] for row in ranges], "end_ns": [row[2] for row in ranges],
-            "said": np.arange(len(ranges)), "seq": [row[4] for row in ranges],
+            "thread": [row[0] for row in ranges], "start_ns": [row[1] for row in ranges],
+            "end_ns": [row[2] for row in ranges], "text": np.arange(len(ranges)),
         }
-    ).astype("int64")  # fmt: skip
-    api = pd.DataFrame(at, columns=["thread", "start_ns"]).astype("int64")
-    launches = pd.DataFrame({"op": np.arange(len(at)), "api": np.arange(len(at))})
-    return launch_marks(pd.DataFrame(index=range(len(at))), launches, api, Annotated(rows, said))
+    ).astype("int64").assign(pushed=True)  # fmt: skip
+    codes = np.arange(len(ranges), dtype=np.int32)
+    numbers = np.array([row[4] for row in ranges], dtype=np.int64)
+    annotated = Annotated([row[3] for row in ranges], codes, numbers, codes)
+    called = sorted(range(len(at)), key=at.__getitem__)
+    api = pd.DataFrame([at[op] for op in called], columns=["thread", "start_ns"]).astype("int64")
+    launches = pd.DataFrame({"op": called, "api": np.arange(len(at))})
+    threads = pd.DataFrame({"process": [0, 0, 0]})
+    ops = pd.DataFrame(index=range(len(at)))
+    return launch_marks(ops, launches, api, places, annotated, threads)
 
 
 MODULE_A = Annotation("module", "Block", "a")

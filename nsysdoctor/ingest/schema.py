@@ -33,7 +33,7 @@ class Column:
     default: int | None = 0
     kind: Literal["int", "time", "text", "id"] = "int"
     width: Literal["int64", "int32", "int16", "int8"] = "int64"
-    """The narrowest type worth trying; a column with a larger value has int64."""
+    """The narrowest type worth trying; a column with larger values is wider."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ NVTX = Source(
         Column("start_ns", ("start",), None, "time"),
         Column("end_ns", ("end",), OPEN_NS),
         Column("event_type", ("eventType",), None, width="int8"),
-        Column("text_id", ("textId",), -1, width="int32"),
+        Column("text_id", ("textId",), -1, kind="id"),
         Column("global_tid", ("globalTid",), kind="id"),
         Column("domain", ("domainId",), width="int32"),
         Column("text", ("text",), None, "text"),

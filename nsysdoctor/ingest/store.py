@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,13 @@ class UnexpectedError(Exception):
 Piece = tuple[int, int]
 """Rows that were filled: the first place, and how many."""
 
+class Block(NamedTuple):
+    """Values of a block, or places in what is known of it."""
+
+    values: np.ndarray
+    known: list[Any]
+
+
 Values: TypeAlias = np.ndarray | pd.Categorical
 
 
@@ -42,9 +49,10 @@ class Store:
 
     def put(self, at: int, batch: pa.RecordBatch) -> None:
         """Copies a block of rows to its place; raises UnexpectedError for texts as integers."""
+        blocks = {name: column.read(batch.column(name)) for name, column in self._columns.items()}
         with self._lock:
-            for name, column in self._columns.items():
-                column.put(at, batch.column(name))
+            for name, block in blocks.items():
+                self._columns[name].put(at, block)
 
     def frame(self, filled: Iterable[Piece]) -> pd.DataFrame:
         """Returns the rows that were filled, pieces in order."""
@@ -66,8 +74,12 @@ class _Filled(ABC):
         self._array = np.zeros(most, dtype=width)
 
     @abstractmethod
-    def put(self, at: int, block: pa.Array) -> None:
-        """Takes a block of values to its place."""
+    def read(self, block: pa.Array) -> Block:
+        """Returns the values of a block; threads do this side by side."""
+
+    @abstractmethod
+    def put(self, at: int, block: Block) -> None:
+        """Takes a block to its place; one thread at a time."""
 
     @abstractmethod
     def values(self, pieces: Sequence[Piece]) -> Values:
@@ -76,9 +88,9 @@ class _Filled(ABC):
     def _write(self, at: int, values: np.ndarray) -> None:
         if not len(values) or not (high := int(values.max())) | (low := int(values.min())):
             return
-        bounds = np.iinfo(self._array.dtype)
-        if low < bounds.min or high > bounds.max:
-            self._array = self._array.astype(np.int64)
+        needed = np.result_type(self._array.dtype, np.min_scalar_type(min(low, -high - 1, -1)))
+        if needed != self._array.dtype:
+            self._array = self._array.astype(needed)
         self._array[at : at + len(values)] = values
 
     def _together(self, pieces: Sequence[Piece]) -> np.ndarray:
@@ -97,8 +109,11 @@ class _Numbers(_Filled):
         super().__init__(most, column.width)
         self._default = column.default or 0
 
-    def put(self, at: int, block: pa.Array) -> None:
-        self._write(at, _integers(block, self._default))
+    def read(self, block: pa.Array) -> Block:
+        return Block(_integers(block, self._default), [])
+
+    def put(self, at: int, block: Block) -> None:
+        self._write(at, block.values)
 
     def values(self, pieces: Sequence[Piece]) -> Values:
         return self._together(pieces)
@@ -112,10 +127,13 @@ class _Ids(_Filled):
         self._default = column.default or 0
         self._code: dict[int, int] = {}
 
-    def put(self, at: int, block: pa.Array) -> None:
+    def read(self, block: pa.Array) -> Block:
         place, distinct = pd.factorize(_integers(block, self._default))
-        codes = [self._code.setdefault(value, len(self._code)) for value in distinct.tolist()]
-        self._write(at, np.array(codes, dtype=np.int64)[place])
+        return Block(place, distinct.tolist())
+
+    def put(self, at: int, block: Block) -> None:
+        codes = [self._code.setdefault(value, len(self._code)) for value in block.known]
+        self._write(at, np.array(codes, dtype=np.int64)[block.values])
 
     def values(self, pieces: Sequence[Piece]) -> Values:
         known = np.array(list(self._code), dtype=np.int64)
@@ -129,19 +147,22 @@ class _Texts(_Filled):
         super().__init__(most, "int32")
         self._code: dict[str, int] = {"": 0}
 
-    def put(self, at: int, block: pa.Array) -> None:
+    def read(self, block: pa.Array) -> Block:
         import pyarrow as pa
 
         if block.null_count == len(block):
-            return
+            return Block(np.zeros(0, dtype=np.int64), [])
         if not (pa.types.is_string(block.type) or pa.types.is_binary(block.type)):
             raise UnexpectedError("text")
         coded = block.dictionary_encode()
         # As bytes: the driver does not check that texts are UTF-8.
         texts = [_decoded(value) for value in coded.dictionary.cast(pa.binary()).to_pylist()]
-        codes = [self._code.setdefault(text, len(self._code)) for text in texts]
-        place = coded.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
-        self._write(at, np.array([*codes, 0], dtype=np.int64)[place])
+        place = coded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+        return Block(place, [*texts, ""])
+
+    def put(self, at: int, block: Block) -> None:
+        codes = [self._code.setdefault(text, len(self._code)) for text in block.known]
+        self._write(at, np.array(codes, dtype=np.int64)[block.values])
 
     def values(self, pieces: Sequence[Piece]) -> Values:
         codes = self._together(pieces)

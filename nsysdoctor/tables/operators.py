@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +11,9 @@ import pandas as pd
 
 from nsysdoctor.annotation import BACKWARD, FUNCTION, MODULE, Annotation, read_text
 from nsysdoctor.bound import BOUNDS
-from nsysdoctor.intervals import Ints, innermost_at, spans
+from nsysdoctor.intervals import Ints
+from nsysdoctor.nesting import open_at
+from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
 
 # Operators that only prepare what the operator around them is about.
@@ -17,130 +21,155 @@ _PREPARING = frozenset({"aten::index_select"})
 
 
 class Annotated(NamedTuple):
-    """The ranges that say what they stand for, and the distinct things they say.
+    """What ranges stand for: `said` lists the distinct things, `said_of` and `seq_of` give for
+    each row of `range_names` the place in it and the sequence number, -1 without; `text` is that
+    of `ranges`."""
 
-    `rows` has range (row of `ranges`), thread, process, start_ns, end_ns, said (place in `said`),
-    seq (-1 without).
-    """
-
-    rows: pd.DataFrame
     said: list[Annotation]
+    said_of: Codes
+    seq_of: Ints
+    text: Codes
 
-    def of_kind(self, *kinds: str) -> pd.DataFrame:
-        """Returns the rows of some kinds; the index is that of `rows`."""
-        return self._where([one.kind in kinds for one in self.said])
-
-    def operators(self) -> pd.DataFrame:
-        """Returns the rows that stand for an operator, modules of known kind too."""
-        return self._where([one.as_operator() is not None for one in self.said])
+    def texts(self, wanted: Callable[[Annotation], bool]) -> np.ndarray:
+        """Returns which rows of `range_names` stand for something wanted."""
+        known = np.array([*(wanted(one) for one in self.said), False], dtype=bool)
+        return known[self.said_of]
 
     def said_in(self, marks: pd.DataFrame) -> pd.DataFrame:
-        """Returns for places in `rows` the places in `said`, -1 for none."""
-        code = np.append(self.rows["said"].to_numpy(), -1)
-        return pd.DataFrame({name: code[marks[name].to_numpy()] for name in marks})
+        """Returns for rows of `ranges` the places in `said`, -1 for none."""
+        return pd.DataFrame({name: self._place(marks[name].to_numpy()) for name in marks})
 
-    def _where(self, wanted: list[bool]) -> pd.DataFrame:
-        mine = np.array(wanted, dtype=bool)
-        return self.rows[mine[self.rows["said"].to_numpy()]] if len(self.rows) else self.rows
+    def _place(self, row: Codes) -> Codes:
+        if not len(self.text):
+            return np.full(len(row), -1, dtype=np.int32)
+        return np.where(row >= 0, self.said_of[self.text[np.maximum(row, 0)]], -1)
 
 
 @table
 def annotated(ranges: pd.DataFrame, range_names: pd.DataFrame) -> Annotated:
-    """Returns the push/pop ranges whose texts name an operator, a node of autograd, a module or a
-    function."""
+    """Returns which ranges name an operator, a node of autograd, a module or a function."""
     said: dict[Annotation, int] = {}
-    codes = np.full(len(range_names), -1, dtype=np.int64)
+    codes = np.full(len(range_names), -1, dtype=np.int32)
     numbers = np.full(len(range_names), -1, dtype=np.int64)
     for row, text in enumerate(range_names["text"]):
         one, numbers[row] = read_text(str(text))
         if one.kind and one.name not in _PREPARING:
             codes[row] = said.setdefault(one, len(said))
-    text = ranges["text"].to_numpy()
-    mine = np.flatnonzero(ranges["pushed"].to_numpy() & (codes[text] >= 0))
-    rows = ranges.iloc[mine][["thread", "process", "start_ns", "end_ns"]].reset_index(drop=True)
-    rows = rows.assign(range=mine, said=codes[text[mine]], seq=numbers[text[mine]])
-    return Annotated(rows, list(said))
+    return Annotated(list(said), codes, numbers, ranges["text"].to_numpy())
 
 
 @table
 def launch_marks(
-    ops: pd.DataFrame, launches: pd.DataFrame, api: pd.DataFrame, annotated: Annotated
+    ops: pd.DataFrame,
+    launches: pd.DataFrame,
+    api: pd.DataFrame,
+    ranges: pd.DataFrame,
+    annotated: Annotated,
+    threads: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns what every operation was launched in, in the order of `ops`.
 
-    Columns: operator (row of `annotated.rows`, the innermost operator on the launching thread, or
-    a module of known kind with none inside),
-    node (the innermost node of autograd), module (the innermost module; a backward node counts
-    for the module that its forward operator ran in), forward (that operator); -1 for none.
-    Forward and backward meet by the sequence number, whatever threads they ran on.
+    Columns: operator (row of `ranges`, the innermost operator on the launching thread, or a module
+    of known kind with none inside), node (the innermost node of autograd), module (the innermost
+    module; a backward node counts for the module that its forward operator ran in), forward (that
+    operator); -1 for none. Forward and backward meet by the sequence number, whatever threads
+    they ran on.
     """
-    called = api.iloc[launches["api"].to_numpy()]
-    thread, time = called["thread"].to_numpy(), called["start_ns"].to_numpy()
-    operators, modules = annotated.operators(), annotated.of_kind(MODULE, FUNCTION)
-    nodes = annotated.of_kind(BACKWARD)
-    node = _at(nodes, thread, time)
-    forward = _forward(annotated.rows, operators, nodes, node)
-    own = _at(modules, thread, time)
+    thread, time = api["thread"].to_numpy(), api["start_ns"].to_numpy()
+    operators = annotated.texts(lambda one: one.as_operator() is not None)
+    nodes = annotated.texts(lambda one: one.kind == BACKWARD)
+    modules = annotated.texts(lambda one: one.kind in (MODULE, FUNCTION))
+    call = launches["api"].to_numpy()
+    operator, node, own = (
+        _at(ranges, texts, thread, time)[call] for texts in (operators, nodes, modules)
+    )
+    process = threads["process"].to_numpy()
+    forward = _forward(_Numbered(ranges, annotated, process), operators, nodes, node)
     marks = {
-        "operator": _at(operators, thread, time),
+        "operator": operator,
         "node": node,
-        "module": np.where(own >= 0, own, _around(modules, annotated.rows, forward)),
+        "module": np.where(own >= 0, own, _around(ranges, modules, forward)),
         "forward": forward,
     }
     return pd.DataFrame({name: _spread(found, launches, len(ops)) for name, found in marks.items()})
 
 
-def _around(modules: pd.DataFrame, rows: pd.DataFrame, these: Ints) -> Ints:
+def _around(ranges: pd.DataFrame, modules: np.ndarray, these: Codes) -> Codes:
     """The innermost module that each of some ranges began in, -1 for none."""
-    found = np.full(len(these), -1, dtype=np.int64)
-    has = these >= 0
-    begun = rows.loc[these[has]]
-    found[has] = _at(modules, begun["thread"].to_numpy(), begun["start_ns"].to_numpy())
+    found = np.full(len(these), -1, dtype=np.int32)
+    asked, place = np.unique(these[these >= 0], return_inverse=True)
+    thread, time = (ranges[c].to_numpy()[asked] for c in ("thread", "start_ns"))
+    found[these >= 0] = _at(ranges, modules, thread, time)[place]
     return found
 
 
-def _spread(found: Ints, launches: pd.DataFrame, count: int) -> Ints:
-    column = np.full(count, -1, dtype=np.int64)
+def _spread(found: Codes, launches: pd.DataFrame, count: int) -> Codes:
+    column = np.full(count, -1, dtype=np.int32)
     column[launches["op"].to_numpy()] = found
     return column
 
 
-def _at(rows: pd.DataFrame, thread: Ints, time: Ints) -> Ints:
-    """The innermost of some ranges on a thread at each time, by its index, -1 outside all."""
-    found = np.full(len(time), -1, dtype=np.int64)
-    for code, mine in rows.groupby("thread", sort=True):
-        asked = np.flatnonzero(thread == code)
-        place = innermost_at(spans(mine["start_ns"], mine["end_ns"]), time[asked])
-        found[asked] = np.where(place >= 0, mine.index.to_numpy()[place], -1)
+def _at(ranges: pd.DataFrame, texts: np.ndarray, thread: Codes, time: Ints) -> Codes:
+    """The innermost of the pushed ranges with some texts at each time, by row, -1 outside all.
+
+    Times are sorted by thread and time, as ranges are.
+    """
+    found = np.full(len(time), -1, dtype=np.int32)
+    if not texts.any():
+        return found
+    whose, pushed = ranges["thread"].to_numpy(), ranges["pushed"].to_numpy()
+    text, start, end = (ranges[c].to_numpy() for c in ("text", "start_ns", "end_ns"))
+    bounds = [0, *(np.flatnonzero(np.diff(thread)) + 1).tolist(), len(thread)]
+    for low, high in itertools.pairwise(bounds if len(thread) else []):
+        first, stop = np.searchsorted(whose, [thread[low], thread[low] + 1])
+        mine = slice(first, stop)
+        place = open_at(texts[text[mine]] & pushed[mine], start[mine], end[mine], time[low:high])
+        found[low:high] = np.where(place >= 0, place + np.int32(first), -1)
     return found
 
 
+class _Numbered(NamedTuple):
+    """Ranges with their sequence numbers, and the process of each thread."""
+
+    ranges: pd.DataFrame
+    annotated: Annotated
+    process: Codes
+
+    def rows(self, these: Ints) -> pd.DataFrame:
+        """Returns process, seq and start_ns of some rows of `ranges`, by start."""
+        thread, text, start = (self.ranges[c].to_numpy()[these] for c in _OF_NUMBERED)
+        found = pd.DataFrame({"row": these, "process": self.process[thread], "start_ns": start})
+        found["seq"] = self.annotated.seq_of[text]
+        return found.sort_values(["start_ns", "row"], kind="stable", ignore_index=True)
+
+
+_OF_NUMBERED = ("thread", "text", "start_ns")
+
+
 def _forward(
-    rows: pd.DataFrame, operators: pd.DataFrame, nodes: pd.DataFrame, node: Ints
-) -> Ints:
+    numbered: _Numbered, operators: np.ndarray, nodes: np.ndarray, node: Codes
+) -> Codes:
     """The forward operator of each node: the last one begun before it with its number.
 
     Operators that make no node of their own show the number that the next one will take, so of
     several with one number the last made the node. Those that run inside a node do not count.
     """
-    found = np.full(len(node), -1, dtype=np.int64)
-    used = np.unique(node[node >= 0])
-    numbered = operators[operators["seq"].to_numpy() >= 0]
-    inside = _at(nodes, numbered["thread"].to_numpy(), numbered["start_ns"].to_numpy())
-    numbered = numbered[inside < 0]
-    if not len(used) or not len(numbered):
+    found = np.full(len(node), -1, dtype=np.int32)
+    used, place = np.unique(node[node >= 0], return_inverse=True)
+    if not len(used):
         return found
-    asked = rows.loc[used, ["process", "seq", "start_ns"]].assign(node=used)
-    known = numbered[["process", "seq", "start_ns"]].assign(forward=numbered.index)
+    ranges = numbered.ranges
+    counted = (operators & (numbered.annotated.seq_of >= 0))[ranges["text"].to_numpy()]
+    known = np.flatnonzero(counted & ranges["pushed"].to_numpy())
+    thread, time = (ranges[c].to_numpy()[known] for c in ("thread", "start_ns"))
+    known = known[_at(ranges, nodes, thread, time) < 0]
+    if not len(known):
+        return found
+    told = numbered.rows(known).rename(columns={"row": "forward"})
     paired = pd.merge_asof(
-        asked.sort_values(["start_ns", "node"]),
-        known.sort_values(["start_ns", "forward"]),
-        on="start_ns",
-        by=["process", "seq"],
-    )
-    of_node = dict(zip(paired["node"], paired["forward"].fillna(-1).astype("int64"), strict=True))
-    has = node >= 0
-    found[has] = [of_node[one] for one in node[has].tolist()]
+        numbered.rows(used), told, on="start_ns", by=["process", "seq"]
+    ).sort_values("row")
+    found[node >= 0] = paired["forward"].fillna(-1).to_numpy(dtype=np.int32)[place]
     return found
 
 

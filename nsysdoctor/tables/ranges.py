@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import Codes, narrowed, packed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import thread_code
 
@@ -28,17 +30,23 @@ def range_text(nvtx_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.Categoric
 
     A plain C string is stored in the row, a registered one in StringIds; one of them is set.
     """
-    own = nvtx_rows["text"].cat
-    code, ids = pd.factorize(nvtx_rows["text_id"].to_numpy())
-    registered = strings.reindex(ids).fillna("").astype(str).to_numpy(dtype=object)
+    own, ids = nvtx_rows["text"].cat, nvtx_rows["text_id"].cat
+    registered = strings.reindex(ids.categories).fillna("").astype(str).to_numpy(dtype=object)
     texts = np.concatenate([own.categories.to_numpy(dtype=object), registered])
     place, distinct = pd.factorize(texts, sort=True)
-    empty = (own.categories == "")[own.codes.to_numpy()]
-    chosen = np.where(empty, len(own.categories) + code, own.codes.to_numpy())
-    found = place[chosen]
+    place = narrowed(place)
+    found = place[len(own.categories) :][ids.codes.to_numpy()]
+    stored = (own.categories != "")[own.codes.to_numpy()]
+    if stored.any():
+        found = np.where(stored, place[: len(own.categories)][own.codes.to_numpy()], found)
     counted = np.bincount(found, minlength=len(distinct)) > 0
-    used, codes = np.flatnonzero(counted), (np.cumsum(counted) - 1)[found].astype(np.int32)
-    return pd.Categorical.from_codes(codes, categories=pd.Index(distinct[used], dtype=object))
+    used = np.flatnonzero(counted)
+    if not counted.all():
+        found = narrowed(np.cumsum(counted) - 1)[found]
+    made: pd.Categorical = pd.Categorical.from_codes(
+        found, categories=pd.Index(distinct[used], dtype=object)
+    )
+    return made
 
 
 @table
@@ -56,62 +64,86 @@ def ranges(
 ) -> pd.DataFrame:
     """Returns the ranges of known threads by thread, start and longest first.
 
-    Columns: thread, process, start_ns, end_ns, text (row of `range_names`), domain (text, ""
-    the default), pushed (bool: push/pop, nested on one thread; else start/end, process-wide),
-    open (bool: never closed, so it ends with the capture), depth (0 outermost, push/pop only).
+    Columns: thread, start_ns, end_ns, text (row of `range_names`), domain (text, "" the default),
+    pushed (bool: push/pop, nested on one thread; else start/end, process-wide), open (bool: never
+    closed, so it ends with the capture).
     """
-    kind = nvtx_rows["event_type"].to_numpy()
-    mine = np.isin(kind, _PUSH_POP + _START_END)
-    rows = nvtx_rows[mine]
-    end = rows["end_ns"].to_numpy().copy()
-    still_open = end == _OPEN
+    kind, start = nvtx_rows["event_type"].to_numpy(), nvtx_rows["start_ns"].to_numpy()
+    thread = narrowed(thread_code(threads, nvtx_rows["global_tid"]))
+    text, stored_end = range_text.codes, nvtx_rows["end_ns"].to_numpy()
     last = int(activity["end_ns"].max()) if len(activity) else 0
-    end[still_open] = np.maximum(rows["start_ns"].to_numpy(), last)[still_open]
-    thread = thread_code(threads, rows["global_tid"])
-    order = np.lexsort(
-        [range_text.codes[mine], -end, rows["start_ns"].to_numpy(), thread]
-    )
-    order = order[thread[order] >= 0]
-    found = pd.DataFrame(
+
+    def ties(rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        return -_closed(stored_end[rows], start[rows], last), text[rows]
+
+    order = time_order(start, ties, thread)
+    order = order[(np.isin(kind, _PUSH_POP + _START_END) & (thread >= 0))[order]]
+    begun, end = start[order], stored_end[order]
+    return pd.DataFrame(
         {
-            "thread": thread.astype(np.int32),
-            "start_ns": rows["start_ns"].to_numpy(),
-            "end_ns": end,
-            "text": range_text.codes[mine],
-            "domain": _domains(nvtx_rows, range_text, mine),
-            "pushed": np.isin(kind[mine], _PUSH_POP),
-            "open": still_open,
-        }
-    ).iloc[order].reset_index(drop=True)
-    found["process"] = threads["process"].to_numpy()[found["thread"].to_numpy()]
-    found["depth"] = _depth(found)
-    return found
+            "thread": thread[order],
+            "start_ns": begun,
+            "end_ns": _closed(end, begun, last),
+            "text": text[order],
+            "domain": _domains(nvtx_rows, range_text, order),
+            "pushed": np.isin(kind, _PUSH_POP)[order],
+            "open": end == _OPEN,
+        },
+        copy=False,
+    )
+
+
+def _closed(end: Ints, start: Ints, last: int) -> Ints:
+    """The ends, those of ranges never closed at the end of the capture."""
+    still_open = end == _OPEN
+    return np.where(still_open, np.maximum(start, last), end) if still_open.any() else end
 
 
 def _domains(
-    nvtx_rows: pd.DataFrame, range_text: pd.Categorical, mine: np.ndarray
+    nvtx_rows: pd.DataFrame, range_text: pd.Categorical, order: np.ndarray
 ) -> pd.Categorical:
     """The domain's name of each chosen row; domain ids are unique per process only."""
     made = (nvtx_rows["event_type"] == _DOMAIN).to_numpy()
     if not made.any():
-        return pd.Categorical.from_codes(np.zeros(int(mine.sum()), np.int8), categories=[""])
-    pid, _ = pd.factorize(nvtx_rows["global_tid"].to_numpy() >> 24)
-    domain, _ = pd.factorize(nvtx_rows["domain"].to_numpy())
-    key = pid * (int(domain.max()) + 1) + domain
+        return pd.Categorical.from_codes(np.zeros(len(order), np.int8), categories=[""])
+    tids = nvtx_rows["global_tid"].cat
+    pid = (tids.categories.to_numpy() >> 24)[tids.codes.to_numpy()]
+    key = packed(pid, nvtx_rows["domain"])
     names = np.full(int(key.max()) + 1, "", dtype=object)
     names[key[made]] = np.asarray(range_text[made], dtype=object)
     place, distinct = pd.factorize(names, sort=True)
-    return pd.Categorical.from_codes(place[key[mine]], categories=pd.Index(distinct, dtype=object))
+    codes = narrowed(place)[key][order]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(distinct, dtype=object))
 
 
-def _depth(ranges: pd.DataFrame) -> Ints:
-    """How many push/pop ranges of the same thread enclose each: opened minus closed before it."""
-    depth = np.zeros(len(ranges), dtype=np.int64)
-    for _, rows in ranges[ranges["pushed"]].groupby("thread", sort=True):
-        start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        closed = np.searchsorted(np.sort(end), start, side="right")
-        depth[rows.index.to_numpy()] = np.maximum(np.arange(len(rows)) - closed, 0)
-    return depth
+@table
+def range_depth(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Returns how many push/pop ranges of its thread enclose each row of `ranges`, 0 for others,
+    in the column `depth`."""
+    depth = np.zeros(len(ranges), dtype=np.int32)
+    for rows in _stretches(ranges["thread"].to_numpy()):
+        depth[rows] = depth_of(ranges, rows)
+    return pd.DataFrame({"depth": depth})
+
+
+def depth_of(ranges: pd.DataFrame, rows: np.ndarray) -> Codes:
+    """Returns how many push/pop ranges enclose each of some rows of one thread, in order: those
+    opened before it less those closed; 0 for ranges that are not pushed."""
+    if not len(rows):
+        return np.zeros(0, dtype=np.int32)
+    thread = ranges["thread"].to_numpy()
+    low, high = (np.searchsorted(thread, thread[rows[0]], side) for side in ("left", "right"))
+    pushed = ranges["pushed"].to_numpy()[low:high]
+    ends = np.sort(ranges["end_ns"].to_numpy()[low:high][pushed])
+    opened = np.cumsum(pushed)[rows - low] - 1
+    closed = np.searchsorted(ends, ranges["start_ns"].to_numpy()[rows], side="right")
+    return np.where(pushed[rows - low], np.maximum(opened - closed, 0), 0).astype(np.int32)
+
+
+def _stretches(codes: np.ndarray) -> list[np.ndarray]:
+    """The rows of each run of equal codes."""
+    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)] if len(codes) else []
+    return [np.arange(low, high) for low, high in itertools.pairwise(bounds)]
 
 
 @table

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import narrowed, time_order
 from nsysdoctor.period import MIN_COVER_RATIO, Run, find_period
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.ranges import depth_of
 from nsysdoctor.verbs import SYNCS
 
 MIN_STEPS = 4
@@ -47,21 +51,22 @@ def submissions(ops: pd.DataFrame, launches: pd.DataFrame, api: pd.DataFrame) ->
     Columns: op, api, thread, process, called_ns, kind, name, work_ns (the operation's duration),
     sorted by process, call start, op.
     """
-    call = api.iloc[launches["api"].to_numpy()]
-    found = pd.DataFrame(
-        {
-            "op": launches["op"].to_numpy(),
-            "api": launches["api"].to_numpy(),
-            "thread": call["thread"].to_numpy(),
-            "process": call["process"].to_numpy(),
-            "called_ns": call["start_ns"].to_numpy(),
-        }
-    )
-    found["kind"] = ops["kind"].to_numpy()[found["op"].to_numpy()]
-    found["name"] = ops["name"].to_numpy()[found["op"].to_numpy()]
-    work = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    found["work_ns"] = work[found["op"].to_numpy()]
-    return found.sort_values(["process", "called_ns", "op"], kind="stable", ignore_index=True)
+    op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
+    called, process = (api[c].to_numpy()[call] for c in ("start_ns", "process"))
+    order = time_order(called, lambda rows: (op[rows],), process)
+    op, call = op[order], call[order]
+    work = ops["end_ns"].to_numpy()[op] - ops["start_ns"].to_numpy()[op]
+    found = {
+        "op": op,
+        "api": call,
+        "thread": api["thread"].to_numpy()[call],
+        "process": process[order],
+        "called_ns": called[order],
+        "kind": ops["kind"].to_numpy()[op],
+        "name": ops["name"].to_numpy()[op],
+        "work_ns": work,
+    }
+    return pd.DataFrame(found, copy=False)
 
 
 @table
@@ -72,6 +77,7 @@ def step_marks(
     relay: Ints | None = None,
     ranges: pd.DataFrame | None = None,
     range_names: pd.DataFrame | None = None,
+    threads: pd.DataFrame | None = None,
 ) -> Marks | None:
     """Returns where steps start and end on the host thread that owns them, None without steps.
 
@@ -80,53 +86,80 @@ def step_marks(
     if submissions is None or not len(submissions):
         return None
     marks = None
-    if ranges is not None and range_names is not None:
-        marks = _from_ranges(ranges, range_names, submissions)
+    if ranges is not None and range_names is not None and threads is not None:
+        marks = _from_ranges(ranges, range_names, threads, _Work(submissions))
     if marks is None and api is not None and relay is not None:
         marks = _from_period(submissions, api, relay)
     return marks if marks is not None and _holds_the_work(marks, submissions, ops) else None
 
 
 def _holds_the_work(marks: Marks, submissions: pd.DataFrame, ops: pd.DataFrame) -> bool:
-    mine = submissions[submissions["process"] == marks.process]
-    called = mine["called_ns"]
-    inside = (called >= marks.start[0]) & (called < marks.end[-1])
-    own = ops[ops["process"] == marks.process]
-    work = int((own["end_ns"] - own["start_ns"]).sum())
-    return int(mine.loc[inside, "work_ns"].sum()) >= MIN_WORK_RATIO * work
+    mine = submissions["process"].to_numpy() == marks.process
+    called = submissions["called_ns"].to_numpy()
+    inside = mine & (called >= marks.start[0]) & (called < marks.end[-1])
+    own = ops["process"].to_numpy() == marks.process
+    work = int((ops["end_ns"] - ops["start_ns"]).to_numpy()[own].sum())
+    return int(submissions["work_ns"].to_numpy()[inside].sum()) >= MIN_WORK_RATIO * work
+
+
+class _Work:
+    """When each process submitted its work."""
+
+    def __init__(self, submissions: pd.DataFrame) -> None:
+        self._process = submissions["process"].to_numpy()
+        self._called = submissions["called_ns"].to_numpy()
+        self._known: dict[int, Ints] = {}
+
+    def of(self, process: int) -> Ints:
+        """Returns the call starts of a process in order."""
+        if process not in self._known:
+            self._known[process] = self._called[self._process == process]
+        return self._known[process]
 
 
 def _from_ranges(
-    ranges: pd.DataFrame, range_names: pd.DataFrame, submissions: pd.DataFrame
+    ranges: pd.DataFrame, range_names: pd.DataFrame, threads: pd.DataFrame, work: _Work
 ) -> Marks | None:
     """The best group of ranges whose texts differ only in numbers, by name, cover and depth."""
-    usable = ranges[~ranges["domain"].isin(_LIBRARY) & ~ranges["open"]]
-    if not len(usable):
-        return None
-    texts = range_names["text"].astype(str).tolist()
-    folded = [_DIGITS.sub("#", text) for text in texts]
+    folded = [_DIGITS.sub("#", text) for text in range_names["text"].astype(str)]
     labels, code = np.unique(np.array(folded, dtype=object).astype(str), return_inverse=True)
-    usable = usable.assign(label=code[usable["text"].to_numpy()])
-    called = submissions["called_ns"].to_numpy()
-    low, high = int(called.min()), int(called.max()) + 1
+    named = [int(bool(_STEP.search(t))) - int(bool(_PART.search(t))) for t in labels.tolist()]
     best: tuple[tuple[int, int, float], Marks] | None = None
-    for (label, thread), rows in usable.groupby(["label", "thread"], sort=True):
-        scored = _scored(rows, str(labels[label]), int(thread), submissions, (low, high))
+    for rows in _groups(ranges, narrowed(code), np.array(named, dtype=np.int64) >= 0):
+        label = int(code[ranges["text"].to_numpy()[rows[0]]])
+        process = int(threads["process"].iloc[int(ranges["thread"].to_numpy()[rows[0]])])
+        scored = _scored(ranges, rows, str(labels[label]), named[label], process, work)
         if scored is not None and (best is None or scored[0] > best[0]):
             best = scored
     return best[1] if best else None
 
 
+def _groups(ranges: pd.DataFrame, code: np.ndarray, told: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of each label and thread with enough ranges, labels in order."""
+    domains = ranges["domain"].cat
+    library = np.isin(domains.categories.to_numpy(dtype=object).astype(str), [*_LIBRARY])
+    label = code[ranges["text"].to_numpy()]
+    usable = told[label] & ~library[domains.codes.to_numpy()] & ~ranges["open"].to_numpy()
+    rows = np.flatnonzero(usable)
+    label = label[rows]
+    order = np.argsort(label, kind="stable")
+    rows, label = rows[order], label[order]
+    thread = ranges["thread"].to_numpy()[rows]
+    new = (label[1:] != label[:-1]) | (thread[1:] != thread[:-1])
+    bounds = [0, *(np.flatnonzero(new) + 1).tolist(), len(rows)]
+    for low, high in itertools.pairwise(bounds):
+        if high - low >= MIN_STEPS:
+            yield rows[low:high]
+
+
 def _scored(
-    rows: pd.DataFrame, label: str, thread: int, submissions: pd.DataFrame, span: tuple[int, int]
+    ranges: pd.DataFrame, rows: np.ndarray, label: str, named: int, process: int, work: _Work
 ) -> tuple[tuple[int, int, float], Marks] | None:
     """How well one group of ranges marks steps: named so, cover of the launches, outermost."""
-    named = int(bool(_STEP.search(label))) - int(bool(_PART.search(label)))
-    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    if len(start) < MIN_STEPS or named < 0 or (start[1:] < end[:-1]).any():
+    start, end = (ranges[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
+    if (start[1:] < end[:-1]).any():
         return None
-    process = int(rows["process"].iloc[0])
-    called = submissions.loc[submissions["process"] == process, "called_ns"].to_numpy()
+    called = work.of(process)
     first, last = np.searchsorted(called, start), np.searchsorted(called, end)
     busy = last > first
     if busy.sum() < max(MIN_STEPS, 0.8 * len(start)):
@@ -136,7 +169,7 @@ def _scored(
     # Without a telling name, a group must hold most of the work and leave few holes.
     if cover < MIN_COVER_RATIO or (named == 0 and inside < MIN_COVER_RATIO):
         return None
-    depth = int(rows["depth"].min())
+    depth, thread = int(depth_of(ranges, rows).min()), int(ranges["thread"].to_numpy()[rows[0]])
     return (named, -depth, round(cover, 3)), Marks(
         start, end, "nvtx", label, thread, process
     )

@@ -261,11 +261,11 @@ def _omission_notes(
         notes.append(f"{count_text(hidden)} streams with the least work are left out.")
     if threads > 0:
         notes.append(f"{count_text(threads)} host threads with the least activity are left out.")
-    ranges = optional(tables, "ranges")
-    if ranges is not None and len(ranges):
+    depth = optional(tables, "range_depth")
+    if depth is not None and len(depth):
         from nsysdoctor.timeline.rows import MOST_DEPTH
 
-        deep = int((ints(ranges, "depth") >= MOST_DEPTH).sum())
+        deep = int((ints(depth, "depth") >= MOST_DEPTH).sum())
         if deep:
             notes.append(f"{count_text(deep)} ranges nested deeper than {MOST_DEPTH} are left out.")
     return notes

@@ -301,11 +301,13 @@ def _wait_rows(tables: Tables, names: Names) -> Iterator[Row]:
 
 
 def _range_rows(tables: Tables, names: Names) -> Iterator[Row]:
-    ranges, texts = optional(tables, "ranges"), optional(tables, "range_names")
-    if ranges is None or texts is None:
+    ranges, texts, depths = (
+        optional(tables, name) for name in ("ranges", "range_names", "range_depth")
+    )
+    if ranges is None or texts is None or depths is None:
         return
     base = names.add(texts["text"].astype(str).tolist())
-    depth = ints(ranges, "depth")
+    depth = ints(depths, "depth")
     if "pushed" in ranges:
         depth = np.where(ranges["pushed"].to_numpy(dtype=bool), depth, -1)
     start, end = ints(ranges, "start_ns"), ints(ranges, "end_ns")
