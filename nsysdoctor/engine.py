@@ -65,7 +65,7 @@ _DESCRIBED = (
 _TOLD = ("devices", "overruns")
 """The tables that tell about the trace itself, once all rows were read that will be."""
 
-_PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks", "relay")
+_PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks", "relay", "ecosystem")
 """The tables that pricing reads, last of all."""
 
 
@@ -81,10 +81,10 @@ def diagnose_trace(
     needs them any more; `later` names those that the caller still wants.
     """
     options = options or Options(trace.request)
-    _require_activity(trace)
     rules = _rules(options, "trace")
     wanted = (*_DESCRIBED, *_PRICED, *_TOLD, *_SUMMARISED, *later)
     trace.expect([*wanted, *(table for rule in rules for table in rule.uses)])
+    _require_activity(trace)
     described = _described(trace, index, options.brief)
     trace.release(_DESCRIBED)
     asked = []

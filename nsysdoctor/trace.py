@@ -78,11 +78,16 @@ class Trace:
                 waiting.extend(table_recipes()[name].needs)
 
     def release(self, names: Iterable[str]) -> None:
-        """Counts one use of each table as had."""
+        """Counts one use of each table as had, or as never to be had. A table that was not made
+        by its last use will not be, so it has no use for those that it is made from."""
         for name in names:
             self._uses[name] -= 1
-            if self._uses[name] == 0:
-                self._tables.pop(name, None)
+            if self._uses[name] != 0:
+                continue
+            if name in self._tables:
+                del self._tables[name]
+            elif name not in self._missing and name in table_recipes():
+                self.release(table_recipes()[name].needs)
 
     def run(self, made: Recipe, params: Mapping[str, object] | None = None) -> Any:
         """Returns what a recipe makes of this trace's tables, uncached."""
@@ -120,9 +125,10 @@ class Trace:
         if made is None:
             known = ", ".join(sorted([*_SOURCES, *table_recipes()]))
             raise LookupError(f"there is no table {name}; tables are: {known}")
-        value = self.run(made)
-        self.release(made.needs)
-        return value
+        try:
+            return self.run(made)
+        finally:
+            self.release(made.needs)
 
     def _read(self, source: Source) -> pd.DataFrame:
         rows = self.export.read(source)

@@ -128,7 +128,10 @@ class _Ids(_Filled):
         self._code: dict[int, int] = {}
 
     def read(self, block: pa.Array) -> Block:
-        place, distinct = pd.factorize(_integers(block, self._default))
+        values = _integers(block, self._default)
+        if len(values) and (values == values[0]).all():
+            return Block(np.zeros(len(values), dtype=np.int8), [int(values[0])])
+        place, distinct = pd.factorize(values)
         return Block(place, distinct.tolist())
 
     def put(self, at: int, block: Block) -> None:

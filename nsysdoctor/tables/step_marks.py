@@ -31,6 +31,7 @@ _LIBRARY = frozenset(
     {"NCCL", "cuBLAS", "cuDNN", "TSL", "TensorRT", "MPI", "CCCL", "cuSPARSE", "cuFFT", "cuSOLVER"}
 )
 _DIGITS = re.compile(r"\d+")
+_SYNCS = [int(verb) for verb in SYNCS]
 
 
 class Marks(NamedTuple):
@@ -48,8 +49,8 @@ class Marks(NamedTuple):
 def submissions(ops: pd.DataFrame, launches: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     """Returns the operations in the order in which the host submitted them.
 
-    Columns: op, api, thread, process, called_ns, kind, name, work_ns (the operation's duration),
-    sorted by process, call start, op.
+    Columns: op, api, process, called_ns, kind, work_ns (the operation's duration), sorted by
+    process, call start, op.
     """
     op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
     called, process = (api[c].to_numpy()[call] for c in ("start_ns", "process"))
@@ -59,11 +60,9 @@ def submissions(ops: pd.DataFrame, launches: pd.DataFrame, api: pd.DataFrame) ->
     found = {
         "op": op,
         "api": call,
-        "thread": api["thread"].to_numpy()[call],
         "process": process[order],
         "called_ns": called[order],
         "kind": ops["kind"].to_numpy()[op],
-        "name": ops["name"].to_numpy()[op],
         "work_ns": work,
     }
     return pd.DataFrame(found, copy=False)
@@ -89,7 +88,7 @@ def step_marks(
     if ranges is not None and range_names is not None and threads is not None:
         marks = _from_ranges(ranges, range_names, threads, _Work(submissions))
     if marks is None and api is not None and relay is not None:
-        marks = _from_period(submissions, api, relay)
+        marks = _from_period(submissions, ops, api, relay)
     return marks if marks is not None and _holds_the_work(marks, submissions, ops) else None
 
 
@@ -175,14 +174,16 @@ def _scored(
     )
 
 
-def _from_period(submissions: pd.DataFrame, api: pd.DataFrame, relay: Ints) -> Marks | None:
+def _from_period(
+    submissions: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame, relay: Ints
+) -> Marks | None:
     """Steps from what recurs in the order in which the chain of calls that launches most work
     submits and synchronises."""
     chain = relay[submissions["api"].to_numpy()]
     work = submissions["work_ns"].groupby(chain).sum().sort_index()
     if work.max() < MIN_WORK_RATIO * work.sum():
         return None
-    symbol, called, thread = _symbols(submissions, api, relay, int(work.idxmax()))
+    symbol, called, thread = _symbols(submissions, ops, api, relay == int(work.idxmax()))
     process = int(submissions["process"].to_numpy()[chain == work.idxmax()][0])
     run = find_period(symbol)
     if run is None:
@@ -195,18 +196,19 @@ def _from_period(submissions: pd.DataFrame, api: pd.DataFrame, relay: Ints) -> M
 
 
 def _symbols(
-    submissions: pd.DataFrame, api: pd.DataFrame, relay: Ints, chain: int
+    submissions: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame, chained: np.ndarray
 ) -> tuple[Ints, Ints, Ints]:
     """What one chain did in order: operations by name, synchronising calls by verb; their times
-    and threads."""
-    mine = submissions[relay[submissions["api"].to_numpy()] == chain]
-    waits = api[(relay == chain) & api["top"].to_numpy()]
-    waits = waits[np.isin(waits["verb"], [int(v) for v in SYNCS])]
-    called = np.concatenate([mine["called_ns"], waits["start_ns"]])
-    symbol = np.concatenate([mine["name"], -1 - waits["verb"].to_numpy(dtype=np.int64)])
-    thread = np.concatenate([mine["thread"], waits["thread"]])
-    order = np.lexsort((symbol, called))
-    return symbol[order], called[order], thread[order]
+    and threads. `chained` tells which calls belong to it."""
+    start, verb, thread = (api[c].to_numpy() for c in ("start_ns", "verb", "thread"))
+    call, op = submissions["api"].to_numpy(), submissions["op"].to_numpy()
+    call, op = call[chained[call]], op[chained[call]]
+    waits = np.flatnonzero(chained & api["top"].to_numpy() & np.isin(verb, _SYNCS))
+    symbol = np.concatenate([ops["name"].to_numpy()[op], -1 - verb[waits].astype(np.int64)])
+    call = np.concatenate([call, waits])
+    order = np.lexsort((symbol, start[call]))
+    call = call[order]
+    return symbol[order], start[call], thread[call]
 
 
 def _step_start(run: Run, called: Ints) -> Ints:
