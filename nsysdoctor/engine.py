@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -69,11 +69,19 @@ _PRICED = ("constraint_graph", "api", "submissions", "window", "step_marks", "re
 """The tables that pricing reads, last of all."""
 
 
+Told = Callable[[str, float], None]
+"""Hears what is being done, and which share of the work on a trace is behind."""
+
+_ASKED_SHARE, _PRICED_SHARE = 0.6, 0.85
+"""What of the time is behind when the rules are asked, and when their cures are priced."""
+
+
 def diagnose_trace(
     trace: Trace,
     options: Options | None = None,
     index: int = 0,
     later: Sequence[str] = (),
+    told: Told = lambda _stage, _share: None,
 ) -> Report:
     """Returns what the rules about one trace say; `index` is its place among those of a job.
 
@@ -84,14 +92,17 @@ def diagnose_trace(
     rules = _rules(options, "trace")
     wanted = (*_DESCRIBED, *_PRICED, *_TOLD, *_SUMMARISED, *later)
     trace.expect([*wanted, *(table for rule in rules for table in rule.uses)])
+    told("reading", 0.0)
     _require_activity(trace)
     described = _described(trace, index, options.brief)
     trace.release(_DESCRIBED)
     asked = []
-    for rule in rules:
+    for place, rule in enumerate(rules):
+        told(rule.name, _ASKED_SHARE + (_PRICED_SHARE - _ASKED_SHARE) * place / len(rules))
         asked.append(ask(rule, trace, options.params.get(rule.name, {}), timed=options.timed))
         trace.release(rule.uses)
     found = [measured for measured, _ in asked if measured is not None]
+    told("pricing cures", _PRICED_SHARE)
     findings, combined = _priced(found, trace, index)
     trace.release(_PRICED)
     info = trace_info(trace)

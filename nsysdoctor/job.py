@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysdoctor.engine import Options, conclude, diagnose_trace, summarise
+from nsysdoctor.engine import Options, Told, conclude, diagnose_trace, summarise
 from nsysdoctor.findings import rank_key
 from nsysdoctor.ranks import RankSummary, bring_together
 from nsysdoctor.report import Note, Outcome, Report
@@ -27,6 +27,12 @@ DRAWN = (
     "lanes", "phases",
 )  # fmt: skip
 """The tables that a dashboard's timeline reads; kept until it is packed."""
+
+Seen = Callable[[Path, str, float], None]
+"""Hears of a trace, what is done with it, and which share of the work on it is behind."""
+
+DONE = "done"
+_DRAWN_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -64,42 +70,44 @@ def diagnose_job(
     paths: Sequence[Path],
     options: JobOptions | None = None,
     executor: Executor | None = None,
-    seen: Callable[[Path], None] | None = None,
+    seen: Seen = lambda _path, _stage, _share: None,
 ) -> Answer:
     """Returns the answer on the traces, in their order.
 
     `executor` is any concurrent.futures executor (process pool, dask's client.get_executor());
     without one the traces are read one after the other. The answer is the same. `seen` hears of
-    each trace that is done. Raises what the first unreadable trace raises.
+    each trace that is done, and of its stages where it is read here. Raises what the first
+    unreadable trace raises.
     """
     options = options or JobOptions()
     results = []
     if executor is None:
         for index, path in enumerate(paths):
-            results.append(work(path, index, options))
-            _tell(seen, path)
+            results.append(work(path, index, options, partial(seen, path)))
+            seen(path, DONE, 1.0)
     else:
         waiting = [executor.submit(work, p, i, options) for i, p in enumerate(paths)]
         for path, future in zip(paths, waiting, strict=True):
             results.append(future.result())
-            _tell(seen, path)
+            seen(path, DONE, 1.0)
     return _reduced(results, options)
 
 
-def _tell(seen: Callable[[Path], None] | None, path: Path) -> None:
-    if seen is not None:
-        seen(path)
-
-
-def work(path: Path, index: int, options: JobOptions) -> Result:
+def work(
+    path: Path,
+    index: int,
+    options: JobOptions,
+    told: Told = lambda _stage, _share: None,
+) -> Result:
     """Returns one trace's result; runs where the file is, sends back no table of events."""
     trace = open_trace(path, options.request)
     later = DRAWN if options.payloads else ()
-    report = diagnose_trace(trace, _options(options), index, later)
+    report = diagnose_trace(trace, _options(options), index, later, told)
     payload = None
     if options.payloads:
         from nsysdoctor.timeline import timeline_payload
 
+        told("drawing", _DRAWN_SHARE)
         payload = timeline_payload(trace.table, report, trace=index)
     return Result(report, summarise(trace), payload)
 
