@@ -106,22 +106,28 @@ def _held_elsewhere(
     call = late["call"].to_numpy(dtype=np.int64)
     held = np.zeros(len(host_calls) + 1, dtype=np.int64)
     np.add.at(held, group[call - 1], np.where(before[call] >= 0, late["idle_ns"], 0))
-    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
-    gap = found["gap"].to_numpy()
     hole = np.zeros(len(host_calls) + 1, dtype=np.int64)
     mine = group[found["call"].to_numpy()]
-    np.maximum.at(hole, mine, np.where(gap >= 0, length[np.maximum(gap, 0)], 0))
+    np.maximum.at(hole, mine, _hole_ns(found, gaps))
     return np.asarray(held[mine] > 0.5 * hole[mine])
+
+
+def _hole_ns(found: pd.DataFrame, gaps: pd.DataFrame) -> Ints:
+    """The length of the gap behind each wait, 0 where there is none."""
+    gap = found["gap"].to_numpy()
+    length = np.zeros(len(found), dtype=np.int64)
+    holes = gaps.iloc[gap[gap >= 0]]
+    length[gap >= 0] = holes["end_ns"] - holes["start_ns"]
+    return length
 
 
 def _profiled(found: pd.DataFrame, gaps: pd.DataFrame, gap_causes: pd.DataFrame) -> np.ndarray:
     """Waits behind which the profiler makes most of the hole."""
     mine = gap_causes[gap_causes["cause"] == CAUSE["profiler"]]
     paused = (mine["end_ns"] - mine["start_ns"]).groupby(mine["gap"]).sum()
-    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
     gap = found["gap"].to_numpy()
     held = paused.reindex(gap).fillna(0).to_numpy()
-    return np.asarray((gap >= 0) & (held > 0.5 * length[np.maximum(gap, 0)]))
+    return np.asarray((gap >= 0) & (held > 0.5 * _hole_ns(found, gaps)))
 
 
 def _devices(host_calls: pd.DataFrame, ops: pd.DataFrame) -> Ints:

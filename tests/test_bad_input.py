@@ -18,6 +18,7 @@ from nsysdoctor.ingest.reader import open_export
 from nsysdoctor.report import Report, read_report
 from nsysdoctor.rule import Rule, load_rules, select_rules
 from nsysdoctor.trace import open_trace
+from nsysdoctor.window import parse_window
 from tests.make_scene import change, write_text
 from tests.run_cli import listing, run
 
@@ -676,3 +677,23 @@ def test_every_rule_copes_with_odd_rows(sound: Path, sql: str, all_rules: list[R
         ratio = finding.saving_ratio
         assert ratio is None or 0 <= ratio <= 1
         assert "{" not in finding.title + finding.message
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "1020000ns:1020001ns",
+        "55013999ns:55014ms",
+        "0:1021us",
+        "55010us:60s",
+        "3008us:4018us",
+        "2900us:5010us",
+        "5014us:11020us",
+        "6ms:6000001ns",
+        "13ms:33ms",
+    ],
+)
+def test_every_rule_copes_with_any_window(sound: Path, window: str, all_rules: list[Rule]) -> None:
+    made = diagnose(sound, Options(parse_window(window), rules=all_rules))
+    assert [(o.rule, o.reason) for o in made.outcomes if o.state == "failed"] == []
+    assert {o.rule for o in made.outcomes} == {rule.name for rule in all_rules}
