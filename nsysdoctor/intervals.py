@@ -210,29 +210,38 @@ def innermost_at(nested: Spans, at: Ints) -> Ints:
     The intervals nest properly and are sorted by start, the longest first, as the ranges that a
     thread pushes and pops are.
     """
-    if not len(nested.start):
-        return np.full(len(at), -1, dtype=np.int64)
-    parent = _parents(nested)
-    found = np.searchsorted(nested.start, at, side="right") - 1
-    open_ = np.flatnonzero(found >= 0)
+    # Of the intervals begun by then those that are not over enclose one another.
+    return last_above(nested.end, np.searchsorted(nested.start, at, side="right") - 1, at)
+
+
+_FAN = 16
+"""How many rows the search for a value passes one by one before it goes on by blocks of rows."""
+
+
+def last_above(values: Ints, row: Ints, least: Ints) -> Ints:
+    """Returns the last row, at or before each given one, whose value is above `least`; -1 for none.
+
+    A search that leaves the block of its row goes on among the largest values of blocks, so that
+    it takes few steps however far back it ends.
+    """
+    found = _above_in_block(values, row, least)
+    far = np.flatnonzero((found < 0) & (row >= _FAN))
+    if len(far):
+        largest = np.maximum.reduceat(values, np.arange(0, len(values), _FAN))
+        block = last_above(largest, row[far] // _FAN - 1, least[far])
+        far, block = far[block >= 0], block[block >= 0]
+        found[far] = _above_in_block(values, block * _FAN + _FAN - 1, least[far])
+    return found
+
+
+def _above_in_block(values: Ints, row: Ints, least: Ints) -> Ints:
+    """The same among the rows of the block only."""
+    found = np.full(len(row), -1, dtype=np.int64)
+    open_ = np.flatnonzero(row >= 0)
+    place = row[open_]
     while len(open_):
-        left = nested.end[found[open_]] <= at[open_]
-        open_ = open_[left]
-        found[open_] = parent[found[open_]]
-        open_ = open_[found[open_] >= 0]
-    return np.asarray(found, dtype=np.int64)
-
-
-def _parents(nested: Spans) -> Ints:
-    """The row that encloses each of properly nested intervals, -1 for the outermost."""
-    row = np.arange(len(nested.start))
-    closed = np.searchsorted(np.sort(nested.end), nested.start, side="right")
-    depth = np.maximum(row - closed, 0)
-    parent = np.full(len(row), -1, dtype=np.int64)
-    above = np.flatnonzero(depth == 0)
-    for level in range(1, int(depth.max()) + 1):
-        mine = np.flatnonzero(depth == level)
-        place = np.searchsorted(above, mine) - 1
-        parent[mine[place >= 0]] = above[place[place >= 0]]
-        above = mine
-    return parent
+        above = values[place] > least[open_]
+        found[open_[above]] = place[above]
+        goes_on = ~above & (place % _FAN > 0)
+        open_, place = open_[goes_on], place[goes_on] - 1
+    return found

@@ -139,11 +139,13 @@ def test_overlay_cuts_the_left_at_the_bounds_of_the_right(a: Spans, b: Spans) ->
 
 @st.composite
 def nested_spans(draw: st.DrawFn) -> Spans:
-    """Ranges pushed and popped at random, none of them empty."""
+    """Ranges pushed and popped at random, empty ones among them."""
     stack: list[int] = []
     found: list[tuple[int, int]] = []
     for time in range(0, SIZE, 2):
-        move = draw(st.sampled_from(["push", "pop", "stay"]))
+        move = draw(st.sampled_from(["push", "pop", "stay", "touch"]))
+        if move == "touch":
+            found.append((time, time))
         if move == "push":
             stack.append(time)
         elif move == "pop" and stack:
