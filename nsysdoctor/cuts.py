@@ -15,7 +15,7 @@ LAUNCH_NS = 5_000
 def shorter_calls(
     subject: int, call: Ints, ns: Ints | int, api: pd.DataFrame, launches: pd.DataFrame,
     *, blocking: bool = False,
-) -> pd.DataFrame:  # fmt: skip
+) -> list[pd.DataFrame]:  # fmt: skip
     """Returns the edits after which each call (row of `api`) costs `ns` and what it submits
     starts that much earlier; with `blocking` the calls also stop waiting for operations."""
     call = np.asarray(call, dtype=np.int64)

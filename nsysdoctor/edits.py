@@ -1,12 +1,16 @@
 """Edits: what a cure changes in a trace, as rows that the replay applies.
 
-A cure returns a frame made by `edits` and joined with `pd.concat`: one row per change, labelled
-with the row of the measured table (the subject) that it cures.
+A cure returns a frame made by `edits`, or several of them, brought together by `join`: one row
+per change, labelled with the row of the measured table (the subject) that it cures. There may be
+several for every kernel, so frames hold narrow columns, and once what is the same in all rows.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from enum import IntEnum, unique
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +47,10 @@ class Change(IntEnum):
 COLUMNS = ("subject", "change", "row", "ns", "slow_ns", "fast_ns", "only_fast")
 
 Values = npt.ArrayLike
+Cure: TypeAlias = pd.DataFrame | Sequence[pd.DataFrame]
+
+Scenario = Literal["slow", "middle", "fast"]
+_VALUE = {"slow": "slow_ns", "middle": "ns", "fast": "fast_ns"}
 
 
 def edits(
@@ -60,26 +68,81 @@ def edits(
     `ns` is the expected value; `slow_ns` and `fast_ns` bound it where it is uncertain and give
     the low and the high saving. `only_fast` edits count for the high saving alone.
     """
-    rows = np.asarray(row, dtype=np.int64)
-    size = len(rows)
-
-    def whole(values: Values) -> npt.NDArray[np.int64]:
-        return np.broadcast_to(np.asarray(values), (size,)).astype(np.int64)
-
-    middle = whole(ns)
-    return pd.DataFrame(
-        {
-            "subject": whole(subject),
-            "change": np.full(size, int(change), dtype=np.int8),
-            "row": rows,
-            "ns": middle,
-            "slow_ns": middle if slow_ns is None else whole(slow_ns),
-            "fast_ns": middle if fast_ns is None else whole(fast_ns),
-            "only_fast": np.full(size, only_fast),
-        }
-    )
+    rows = _narrow(row)
+    middle = _narrow(ns)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "subject": _narrow(subject),
+        "change": np.array(change, dtype=np.int8),
+        "row": rows,
+        "ns": middle,
+        "slow_ns": middle if slow_ns is None else _narrow(slow_ns),
+        "fast_ns": middle if fast_ns is None else _narrow(fast_ns),
+        "only_fast": np.array(only_fast),
+    }
+    whole = {name: np.broadcast_to(values, rows.shape) for name, values in columns.items()}
+    # Uncopied, as what all rows share takes no room of its own.
+    return pd.DataFrame(whole, copy=False)
 
 
-def join(*parts: pd.DataFrame) -> pd.DataFrame:
-    """Returns the edits of all parts in one frame, an empty one for no parts."""
-    return pd.concat(parts, ignore_index=True) if parts else edits(Change.CALL_NS, 0, [])
+def _narrow(values: Values) -> npt.NDArray[np.signedinteger[Any]]:
+    """The values as int32, as int64 where that is too narrow; an array of its own."""
+    given = np.asarray(values)
+    if np.can_cast(given.dtype, np.int32):
+        return given.astype(np.int32)
+    wide, limit = given.astype(np.int64), np.iinfo(np.int32)
+    fits = not wide.size or (wide.min() >= limit.min and wide.max() <= limit.max)
+    return wide.astype(np.int32) if fits else wide
+
+
+def join(*parts: Cure) -> list[pd.DataFrame]:
+    """Returns the frames of all parts that hold any edits."""
+    return [frame for part in parts for frame in frames_of(part)]
+
+
+def frames_of(cure: Cure) -> list[pd.DataFrame]:
+    """Returns the frames of a cure that hold any edits."""
+    frames = [cure] if isinstance(cure, pd.DataFrame) else cure
+    return [frame for frame in frames if len(frame)]
+
+
+def of_subject(cure: Cure, subject: int) -> list[pd.DataFrame]:
+    """Returns the edits that cure one subject."""
+    return frames_of([_where(f, (f["subject"] == subject).to_numpy()) for f in frames_of(cure)])
+
+
+class Step(NamedTuple):
+    """Edits of one kind in a scenario: what is edited and to what values, ns."""
+
+    row: npt.NDArray[Any]
+    ns: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Step:
+        """Returns the steps as one with one edit of each row: of several the last counts."""
+        if len(steps) > 1:
+            row, ns = (np.concatenate(column) for column in zip(*steps, strict=True))
+        else:
+            row, ns = steps[0]
+        if (row[1:] > row[:-1]).all():
+            return cls(row, ns)
+        place = np.arange(len(row), dtype=np.int32)
+        last = np.zeros(int(row.max()) + 1, dtype=np.int32)
+        last[row] = place
+        kept = last[row] == place
+        return cls(row[kept], ns[kept])
+
+
+def steps_of(cure: Cure, scenario: Scenario) -> dict[Change, list[Step]]:
+    """Returns what a cure edits in a scenario, by the kind of change, in the order given."""
+    steps = defaultdict(list)
+    for frame in frames_of(cure):
+        mine = frame if scenario == "fast" else _where(frame, ~frame["only_fast"].to_numpy())
+        for change in np.unique(mine["change"].to_numpy()):
+            part = _where(mine, mine["change"].to_numpy() == change)
+            values = part[_VALUE[scenario]].to_numpy()
+            steps[Change(change)].append(Step(part["row"].to_numpy(), values))
+    return steps
+
+
+def _where(frame: pd.DataFrame, kept: npt.NDArray[np.bool_]) -> pd.DataFrame:
+    return frame if kept.all() else frame[kept]

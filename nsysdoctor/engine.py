@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pandas as pd
-
 from nsysdoctor import __version__
 from nsysdoctor.ask import ask
+from nsysdoctor.edits import join, of_subject
 from nsysdoctor.findings import Measured, make_finding, rank_key
 from nsysdoctor.identity import identity_of
 from nsysdoctor.kernel_rows import kernel_summary
@@ -234,9 +233,9 @@ def _priced(found: list[Measured], trace: Trace, index: int) -> tuple[list[Findi
             )
     largest = max((f.saving_ns or 0 for f in findings), default=0)
     combined = 0
-    every = [m.edits for m in found if m.edits is not None and len(m.edits)]
-    if replay is not None and every:
-        combined = replay.saving_ns(pd.concat(every, ignore_index=True), "middle")
+    if replay is not None:
+        every = join(*(m.edits for m in found if m.edits is not None))
+        combined = replay.saving_ns(every, "middle")
     combined = min(max(combined, largest), window.span_ns)
     return sorted(findings, key=rank_key), combined
 
@@ -244,7 +243,7 @@ def _priced(found: list[Measured], trace: Trace, index: int) -> tuple[list[Findi
 def _price(measured: Measured, row: int, replay: Replay | None) -> Price | None:
     if measured.edits is None or replay is None:
         return None
-    return replay.price(measured.edits[measured.edits["subject"] == row])
+    return replay.price(of_subject(measured.edits, row))
 
 
 def _replay(trace: Trace) -> Replay | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from nsysdoctor.edits import Cure
 from nsysdoctor.replay import Price
 from nsysdoctor.report import LEVELS, Evidence, Finding, Level, Quantity
 from nsysdoctor.rule import Rule
@@ -28,7 +29,7 @@ class Measured:
     rule: Rule
     rows: pd.DataFrame
     evidence: pd.DataFrame | None
-    edits: pd.DataFrame | None
+    edits: Cure | None
 
 
 def level_of(saving_ratio: float) -> Level:

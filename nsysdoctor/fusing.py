@@ -16,7 +16,7 @@ is not what launching it costs: a step begins there, or the host did something e
 def fuse(
     kernels: pd.DataFrame, subject: np.ndarray, unit: np.ndarray, times: pd.DataFrame,
     *, host_ratio: float = 0.0,
-) -> pd.DataFrame:  # fmt: skip
+) -> list[pd.DataFrame]:  # fmt: skip
     """Returns the edits that make each unit one kernel: its first runs for the fused time, the
     others vanish with their launches.
 
@@ -40,7 +40,7 @@ def fuse(
 
 def unlaunched(
     kernels: pd.DataFrame, subject: np.ndarray, host_ratio: float = 0.0
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """Returns the edits under which the launches of kernels, and the host time that goes with
     each, are not there; of that time `host_ratio` remains in the slow case. What a launch takes
     beyond the usual, as the first one of a kernel that loads its code, remains as well."""

@@ -4,17 +4,31 @@ Nodes are the starts and ends of outermost host calls and of GPU operations. An 
 node comes no earlier than another one plus a lag. The edge that bound in reality carries the
 observed lag and the others a typical lag no larger than observed, so that without edits the
 replay gives back every time exactly. Edges only lead forward in observed order.
+
+A trace of ten million kernels has fifty million edges, hence the narrow types. What node an edge
+leads to follows from its place, and the call or operation that it is about from that node.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, unique
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
+
+Numbers = npt.NDArray[np.int32]
+"""Numbers of nodes or edges."""
+
+Lags = npt.NDArray[np.signedinteger[Any]]
+"""Lags, ns: int32 where all fit, else int64."""
+
+_BLOCK = 1 << 18
+"""How many nodes are looked at together, so that what is made on the way stays small."""
 
 
 @unique
@@ -45,95 +59,212 @@ class Kind(IntEnum):
     """An operation's end to the start of another that waits for it by a recorded event."""
 
 
+_ENTERED = {
+    Kind.OUTSIDE: "call_start",
+    Kind.CALL: "call_end",
+    Kind.BLOCK: "call_end",
+    Kind.RUN: "op_end",
+    Kind.MEET: "op_end",
+}
+"""The nodes that edges of a kind lead to, where those are not the starts of operations."""
+
+_SEVERAL = frozenset({Kind.BLOCK, Kind.MEET, Kind.EVENT})
+"""The kinds of which several edges may lead to one node."""
+
+_PASSED_ON = (Kind.STREAM, Kind.ENGINE)
+
+
 class Nodes(NamedTuple):
     """Where the nodes of each thing lie: `call_start[r]` for row r of `api` (-1 if nested)."""
 
-    call_start: Ints
-    call_end: Ints
-    op_start: Ints
-    op_end: Ints
+    call_start: Numbers
+    call_end: Numbers
+    op_start: Numbers
+    op_end: Numbers
     time: Ints
 
 
 class Edges(NamedTuple):
-    """Edges by target node: source, target, lag, kind, and the row of the thing they lead to."""
+    """Edges by target node, then by kind: source, lag (`never(lag)` for one that is cut), kind."""
 
-    source: Ints
-    target: Ints
-    lag: Ints
-    kind: Ints
-    row: Ints
+    source: Numbers
+    lag: Lags
+    kind: npt.NDArray[np.int8]
 
 
 class Graph(NamedTuple):
-    """Nodes numbered in processing order, edges sorted by target, first edge of each node."""
+    """Nodes numbered in processing order; edges `first[n]` to `first[n + 1]` lead to node n.
+
+    `usual_ns` is what following on the same stream or copy engine usually takes.
+    """
 
     nodes: Nodes
     edges: Edges
-    first: Ints
+    first: Numbers
+    usual_ns: Mapping[Kind, int]
+
+    def into(self, kind: Kind, row: npt.NDArray[Any]) -> tuple[Numbers, Ints]:
+        """Returns (edge, index into `row`) for all edges of the kind that lead to the calls or
+        operations."""
+        node = getattr(self.nodes, _ENTERED.get(kind, "op_start"))[row]
+        edge, end = self.first[node], self.first[node + 1]
+        if kind in _SEVERAL:
+            count = np.where(node >= 0, end - edge, 0)
+            index = np.repeat(np.arange(len(row)), count)
+            edge = np.repeat(edge - (np.cumsum(count, dtype=np.int32) - count), count)
+            edge += np.arange(len(edge), dtype=np.int32)
+            mine = self.edges.kind[edge] == kind
+            return edge[mine], index[mine]
+        while len(self.edges.kind):
+            at = self.edges.kind.take(edge, mode="clip")
+            behind = (at < kind) & (edge < end)
+            if not behind.any():
+                mine = (at == kind) & (edge < end)
+                return edge[mine], np.flatnonzero(mine)
+            edge += behind
+        return edge[:0], np.flatnonzero(edge[:0])
+
+    def leaving(self, kind: Kind, row: npt.NDArray[Any]) -> Numbers:
+        """Returns the edges of the kind that start at the ends of the operations."""
+        ends = np.zeros(len(self.nodes.time), dtype=bool)
+        ends[self.nodes.op_end[row]] = True
+        edge = np.flatnonzero(self.edges.kind == kind).astype(np.int32)
+        return edge[ends[self.edges.source[edge]]]
+
+
+def never(lag: Lags) -> int:
+    """Returns the lag of an edge that is cut."""
+    return int(np.iinfo(lag.dtype).min)
+
+
+def fitting(lag: Lags, values: npt.NDArray[Any]) -> Lags:
+    """Returns the lags in a type that can hold the values as well: themselves where it can."""
+    narrow = np.iinfo(np.int32)
+    if not len(values) or (values.min() > narrow.min and values.max() <= narrow.max):
+        return lag
+    return lag.astype(np.int64, copy=False)
 
 
 def number_nodes(api: pd.DataFrame, ops: pd.DataFrame) -> Nodes:
     """Returns nodes numbered in observed order, ends before the starts they allow."""
-    calls = np.flatnonzero(api["top"].to_numpy())
-    n, m = len(calls), len(ops)
-    time = np.concatenate(
-        [
-            api["start_ns"].to_numpy()[calls], api["end_ns"].to_numpy()[calls],
-            ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy(),
-        ]
-    )  # fmt: skip
-    index = np.concatenate([np.arange(n), np.arange(n), np.arange(m), np.arange(m)])
-    # At one instant: operations end, calls end, calls start, operations start; things of no
-    # length start and end in the order of their rows.
-    length = np.concatenate([np.tile(time[n : 2 * n] - time[:n], 2),
-                             np.tile(time[2 * n + m :] - time[2 * n : 2 * n + m], 2)])  # fmt: skip
-    role = np.repeat([2, 1, 3, 0], [n, n, m, m])
-    instant = length == 0
-    role = np.where(instant & (role == 1), 2, np.where(instant & (role == 0), 3, role))
-    is_end = np.concatenate([np.zeros(n), np.ones(n), np.zeros(m), np.ones(m)]).astype(np.int8)
-    order = np.lexsort((is_end, index, role, time))
-    number = np.empty(len(time), dtype=np.int64)
-    number[order] = np.arange(len(time))
-    call_start = np.full(len(api), -1, dtype=np.int64)
-    call_end = np.full(len(api), -1, dtype=np.int64)
-    call_start[calls], call_end[calls] = number[:n], number[n : 2 * n]
-    return Nodes(
-        call_start, call_end, number[2 * n : 2 * n + m], number[2 * n + m :], time[order]
-    )
+    top = np.flatnonzero(api["top"].to_numpy())
+    called, returned = (api[c].to_numpy()[top] for c in ("start_ns", "end_ns"))
+    began, ended = (ops[c].to_numpy() for c in ("start_ns", "end_ns"))
+    call_lasts, op_lasts = called != returned, began != ended
+    # At one instant: operations end, calls end, calls start, operations start.
+    parts = (ended[op_lasts], returned[call_lasts], called, began)
+    time = np.empty(2 * (len(top) + len(ops)), dtype=np.int64)
+    number = _ranks(np.concatenate(parts, out=time[: sum(map(len, parts))]))
+    op_ends, call_ends, call_start, op_start = np.split(number, np.cumsum([*map(len, parts)])[:-1])
+    # Things of no length start and end in the order of their rows.
+    instants = np.append(call_start[~call_lasts], op_start[~op_lasts])
+    if len(instants):
+        number += np.searchsorted(np.sort(instants), number).astype(np.int32)
+    call_end, op_end = call_start + 1, op_start + 1
+    call_end[call_lasts], op_end[op_lasts] = call_ends, op_ends
+    time[call_start], time[call_end], time[op_start], time[op_end] = called, returned, began, ended
+    of_call = np.full((2, len(api)), -1, dtype=np.int32)
+    of_call[:, top] = call_start, call_end
+    return Nodes(of_call[0], of_call[1], op_start, op_end, time)
+
+
+def _ranks(values: Ints) -> Numbers:
+    """The place of each value among all in order, equal ones as they come."""
+    rank = np.empty(len(values), dtype=np.int32)
+    rank[np.argsort(values, kind="stable")] = np.arange(len(values), dtype=np.int32)
+    return rank
 
 
 class Wish(NamedTuple):
-    """Edges before their lags are settled: the typical lag of each, and whether it must bind."""
+    """Edges of a kind before their lags are settled: the typical lag, of each or of all."""
 
-    source: Ints
-    target: Ints
-    typical: Ints
+    source: Numbers
+    target: Numbers
+    typical_ns: Ints | int
     kind: Kind
-    row: Ints
 
 
-def settle(nodes: Nodes, wishes: list[Wish]) -> Graph:
+def settle(nodes: Nodes, wishes: Iterable[Wish]) -> Graph:
     """Returns the graph: of the edges into a node the one that promises the latest time binds
     and gets the observed lag; the others get their typical lag, at most the observed one."""
-    source = np.concatenate([w.source for w in wishes])
-    target = np.concatenate([w.target for w in wishes])
-    typical = np.concatenate([w.typical for w in wishes])
-    kind = np.repeat([int(w.kind) for w in wishes], [len(w.source) for w in wishes])
-    row = np.concatenate([w.row for w in wishes])
-    forward = (source >= 0) & (target >= 0) & (source < target)
-    source, target, typical = source[forward], target[forward], typical[forward]
-    kind, row = kind[forward].astype(np.int64), row[forward]
-    order = np.lexsort((source, kind, target))
-    source, target, typical = source[order], target[order], typical[order]
-    kind, row = kind[order], row[order]
-    observed = nodes.time[target] - nodes.time[source]
-    lag = np.minimum(typical, observed)
-    first = np.searchsorted(target, np.arange(len(nodes.time) + 1))
-    promised = nodes.time[source] + typical
-    # The last edge of each target after sorting by promise binds.
-    rank = np.lexsort((-kind, promised, target))
-    has = first[1:] > first[:-1]
-    binding = rank[first[1:][has] - 1]
-    lag[binding] = observed[binding]
-    return Graph(nodes, Edges(source, target, lag, kind, row), first)
+    parts = sorted((_part(wish, nodes.time) for wish in wishes), key=lambda part: part.kind)
+    entering = np.zeros(len(nodes.time) + 1, dtype=np.int32)
+    for part in parts:
+        if part.kind in _SEVERAL:
+            np.add.at(entering, part.target + 1, 1)
+        else:
+            entering[part.target + 1] += 1
+    first = np.cumsum(entering, dtype=np.int32)
+    edges = _by_target(parts, first, entering[1:])
+    edges = edges._replace(lag=_bound(edges, first, nodes.time))
+    usual = {kind: _usual_ns(edges.lag[edges.kind == kind]) for kind in _PASSED_ON}
+    return Graph(nodes, edges, first, usual)
+
+
+class _Part(NamedTuple):
+    """Edges of a kind with lags no larger than observed."""
+
+    source: Numbers
+    target: Numbers
+    lag: Lags
+    kind: Kind
+
+
+def _part(wish: Wish, time: Ints) -> _Part:
+    """The edges that lead forward; of several into one node the latest source comes first."""
+    source, target, typical = wish.source, wish.target, np.asarray(wish.typical_ns)
+    kept = np.flatnonzero((source >= 0) & (source < target))
+    if wish.kind in _SEVERAL:
+        kept = kept[np.lexsort((-source[kept], target[kept]))]
+    if wish.kind in _SEVERAL or len(kept) < len(source):
+        source, target = source[kept], target[kept]
+        typical = typical[kept] if typical.ndim else typical
+    lag = np.minimum(typical, time[target] - time[source])
+    narrow = fitting(np.empty(0, dtype=np.int32), lag).dtype
+    return _Part(source, target, lag.astype(narrow, copy=False), wish.kind)
+
+
+def _by_target(parts: list[_Part], first: Numbers, left: Numbers) -> Edges:
+    """The edges by target, those into one node in the order of the parts, which are used up;
+    `left` tells how many edges into each node have not found their place."""
+    size = int(first[-1])
+    source, kind = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int8)
+    lag = np.empty(size, dtype=np.result_type(np.int32, *(part.lag for part in parts)))
+    while parts:
+        part = parts.pop(0)
+        beyond = first[part.target + 1]
+        place = beyond - left[part.target]
+        if part.kind in _SEVERAL:
+            before = np.searchsorted(part.target, part.target)
+            place += np.arange(len(place), dtype=np.int32) - before.astype(np.int32)
+        left[part.target] = beyond - place - 1
+        source[place], lag[place], kind[place] = part.source, part.lag, part.kind
+    return Edges(source, lag, kind)
+
+
+def _bound(edges: Edges, first: Numbers, time: Ints) -> Lags:
+    """The lags, with the observed one for the first of those edges into each node that promise
+    the latest time."""
+    lag = edges.lag
+    for low in range(0, len(time), _BLOCK):
+        ahead = first[low : low + _BLOCK + 1]
+        entered = np.flatnonzero(ahead[1:] > ahead[:-1])
+        if not len(entered):
+            continue
+        here = slice(int(ahead[0]), int(ahead[-1]))
+        promised = time[edges.source[here]] + lag[here]
+        latest = np.maximum.reduceat(promised, ahead[entered] - ahead[0])
+        count = np.diff(ahead)[entered]
+        best = np.flatnonzero(promised == np.repeat(latest, count))
+        node = np.repeat(low + entered, count)[best]
+        opens = np.append(True, node[1:] != node[:-1])
+        edge, node = here.start + best[opens], node[opens]
+        observed = time[node] - time[edges.source[edge]]
+        lag = fitting(lag, observed)
+        lag[edge] = observed
+    return lag
+
+
+def _usual_ns(lag: Lags) -> int:
+    """The short end of lags."""
+    return int(np.percentile(lag.astype(np.int64), 10)) if len(lag) else 0

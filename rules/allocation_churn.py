@@ -57,7 +57,7 @@ def cure(
     lock_delays: pd.DataFrame,
     api: pd.DataFrame,
     launches: pd.DataFrame,
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """The calls are gone, and no other thread waits behind them."""
     parts = []
     for row, thread in enumerate(allocation_churn["thread"]):

@@ -123,7 +123,7 @@ def _what(number: pd.Series) -> str:
 
 def cure(
     blocking_copy: pd.DataFrame, blocking: pd.DataFrame, pinned_rates: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """Asynchronous calls on pinned memory: they only queue; at best on a side stream, uploads one
     step ahead."""
     blocking = blocking[blocking["_where"] != ONCE]

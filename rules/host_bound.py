@@ -75,7 +75,7 @@ def _place(idle: pd.DataFrame, range_places: RangePlaces | None) -> str:
     return f", mostly in {place}" if place else ""
 
 
-def cure(host_bound: pd.DataFrame, own_code: pd.DataFrame) -> pd.DataFrame:
+def cure(host_bound: pd.DataFrame, own_code: pd.DataFrame) -> list[pd.DataFrame]:
     """The code between two calls takes what launching usually takes."""
     parts = []
     for row, thread in enumerate(host_bound["thread"]):

@@ -74,7 +74,7 @@ def _rhythm(count: int, steps: int) -> str:
     return f"in {count} of {steps} steps, about 1 in {round(steps / count)}"
 
 
-def cure(input_starvation: pd.DataFrame, late_inputs: pd.DataFrame) -> pd.DataFrame:
+def cure(input_starvation: pd.DataFrame, late_inputs: pd.DataFrame) -> list[pd.DataFrame]:
     """The wait is gone down to what the thread does itself, or down to the typical wait where
     only a minority of steps waits long; at best that is gone as well."""
     parts = []

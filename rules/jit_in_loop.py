@@ -199,7 +199,7 @@ def cure(
     trials: pd.DataFrame,
     api: pd.DataFrame,
     launches: pd.DataFrame,
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """Loading is gone, first launches cost what launches cost; trials are gone with their
     kernels. At best the time before a load, in which code may have been built, is gone too."""
     parts = []

@@ -160,7 +160,7 @@ def cure(
     graph_calls: pd.DataFrame,
     api: pd.DataFrame,
     launches: pd.DataFrame,
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """Each run is one launch, its kernels follow one another as the stream lets them; a slow
     graph launch takes what is usual."""
     parts = []
@@ -183,14 +183,17 @@ def cure(
 
 def _usual_graphs(
     row: int, mine: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     call = mine["api"].to_numpy()
     slow = mine["usual_ns"].to_numpy() * SLOW_RATIO
     made = [
         shorter_calls(row, call, ns, api, launches)
         for ns in (mine["usual_ns"].to_numpy(), slow, np.full(len(call), GRAPH_NS))
     ]
-    return made[0].assign(slow_ns=made[1]["ns"], fast_ns=made[2]["ns"])
+    return [
+        usual.assign(slow_ns=slow["ns"], fast_ns=fast["ns"])
+        for usual, slow, fast in zip(*made, strict=True)
+    ]
 
 
 def _keys(rows: pd.DataFrame) -> list[tuple[str, str, int]]:

@@ -56,7 +56,7 @@ def _row(mine: pd.DataFrame, operations: np.ndarray) -> dict[str, object]:
     }
 
 
-def cure(layout_transform: pd.DataFrame, changes: pd.DataFrame) -> pd.DataFrame:
+def cure(layout_transform: pd.DataFrame, changes: pd.DataFrame) -> list[pd.DataFrame]:
     """Everything runs in one layout: the changes take no time and are not launched."""
     subject = np.unique(changes["device"], return_inverse=True)[1]
     length = changes["duration_ns"].to_numpy()

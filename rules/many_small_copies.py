@@ -77,7 +77,7 @@ def many_small_copies(small_runs: pd.DataFrame) -> pd.DataFrame:
 
 def cure(
     many_small_copies: pd.DataFrame, small_runs: pd.DataFrame, pinned_rates: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """One copy of the total size in place of each run's last one; the others, their calls and the
     time between the calls vanish. At worst that time is spent on gathering the pieces."""
     row = same_keys(small_runs, many_small_copies, KEYS)

@@ -97,7 +97,7 @@ def pageable_copy(blocked: pd.DataFrame) -> pd.DataFrame:
 
 def cure(
     pageable_copy: pd.DataFrame, blocked: pd.DataFrame, pinned_rates: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """Pinned memory: calls only queue, copies run at the pinned rate; at best on a side stream,
     uploads one step ahead."""
     row = same_keys(blocked, pageable_copy, KEYS)

@@ -55,7 +55,7 @@ def cure(
     lock_delays: pd.DataFrame,
     api: pd.DataFrame,
     launches: pd.DataFrame,
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """The calls are gone, and no other thread waits behind them."""
     parts = []
     for row, process in enumerate(pinned_allocation_in_loop["_process"]):

@@ -79,7 +79,7 @@ def cure(
     held_calls: pd.DataFrame,
     api: pd.DataFrame,
     launches: pd.DataFrame,
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """The profiler holds up nothing."""
     call = held_calls["api"].to_numpy()
     cost = (held_calls["length_ns"] - held_calls["in_call_ns"]).to_numpy()

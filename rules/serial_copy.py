@@ -57,7 +57,7 @@ def serial_copy(
     return pd.DataFrame(rows)
 
 
-def cure(serial_copy: pd.DataFrame, serial: pd.DataFrame) -> pd.DataFrame:
+def cure(serial_copy: pd.DataFrame, serial: pd.DataFrame) -> list[pd.DataFrame]:
     """A stream of their own: uploads run one step ahead, so that nothing waits for them and they
     for nothing but the copy engine; downloads wait for their source, but nothing for them."""
     row = same_keys(serial, serial_copy, KEYS)

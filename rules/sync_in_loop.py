@@ -251,7 +251,7 @@ def _place(mine: pd.DataFrame, range_places: RangePlaces | None) -> str:
 
 def cure(
     sync_in_loop: pd.DataFrame, drains: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """The synchronisations are gone; the read-backs are only queued."""
     parts = []
     for row, (thread, device) in _keys(sync_in_loop):

@@ -61,7 +61,7 @@ def _row(mine: pd.DataFrame) -> dict[str, object]:
 
 def cure(
     unfused_attention: pd.DataFrame, in_loop: pd.DataFrame, kernels: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """One fused kernel per attention, about as long as the products alone."""
     return fuse(
         kernels.iloc[in_loop["kernel"].to_numpy()], in_loop["row"].to_numpy(),

@@ -107,7 +107,7 @@ def cure(
     in_loop: pd.DataFrame,
     chain_kernels: pd.DataFrame,
     kernels: pd.DataFrame,
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """One kernel per chain: it moves only outer inputs and outputs, and launches merge."""
     part = chain_kernels[["chain", "kernel"]].merge(
         in_loop[["chain", "row", "fused_ns", "slow_ns", "fast_ns"]], "inner", "chain"

@@ -55,7 +55,7 @@ def _row(mine: pd.DataFrame, span_ns: int) -> dict[str, object]:
 
 def cure(
     unfused_optimizer: pd.DataFrame, in_loop: pd.DataFrame, kernels: pd.DataFrame
-) -> pd.DataFrame:
+) -> list[pd.DataFrame]:
     """One pass over parameters, gradients and moments per step, launched once."""
     return fuse(
         kernels.iloc[in_loop["kernel"].to_numpy()], in_loop["row"].to_numpy(),

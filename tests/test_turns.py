@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nsysdoctor.edited import edited
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.graph import Kind, Wish, number_nodes, settle
-from nsysdoctor.replay import Finish, Replay, edited, run
+from nsysdoctor.replay import Finish, Replay, run
 from nsysdoctor.tables.collectives import collectives, gpus_text, rank_groups
 from nsysdoctor.tables.turns import turns
 
@@ -102,12 +103,11 @@ def chain(count: int, kind: Kind, length: int = 10) -> Replay:
     ops = pd.DataFrame({"start_ns": start, "end_ns": start + length})
     api = pd.DataFrame({"top": np.empty(0, dtype=bool), "start_ns": start[:0], "end_ns": start[:0]})
     nodes = number_nodes(api, ops)
-    row, one = np.arange(count), np.ones(count - 1, dtype=np.int64)
     graph = settle(
         nodes,
         [
-            Wish(nodes.op_end[:-1], nodes.op_start[1:], one, kind, row[1:]),
-            Wish(nodes.op_start, nodes.op_end, np.full(count, length), Kind.RUN, row),
+            Wish(nodes.op_end[:-1], nodes.op_start[1:], 1, kind),
+            Wish(nodes.op_start, nodes.op_end, length, Kind.RUN),
         ],
     )
     return Replay(graph, [Finish(-1, 0, nodes.op_end[-1:])], int(ops["end_ns"].iloc[-1]))
@@ -117,8 +117,8 @@ def chain(count: int, kind: Kind, length: int = 10) -> Replay:
 def test_what_follows_released_operations_goes_on_from_what_came_before_them(count: int) -> None:
     replay = chain(count, Kind.STREAM)
     gone = np.arange(1, count - 1)
-    lag, source = edited(replay.graph, edits(Change.RELEASE, 0, gone), "middle")
-    time = run(replay.graph, lag, source)
+    with edited(replay.graph, edits(Change.RELEASE, 0, gone), "middle") as (graph, begin):
+        time = run(graph, begin)
     last = replay.graph.nodes.op_start[-1]
     assert int(time[last]) == 11
 
@@ -127,30 +127,28 @@ def test_what_follows_released_operations_goes_on_from_what_came_before_them(cou
 def test_copies_freed_of_their_engine_let_the_next_wait_for_those_before(count: int) -> None:
     replay = chain(count, Kind.ENGINE)
     freed = np.arange(1, count - 1)
-    lag, source = edited(replay.graph, edits(Change.FREE_ENGINE, 0, freed), "middle")
-    time = run(replay.graph, lag, source)
+    with edited(replay.graph, edits(Change.FREE_ENGINE, 0, freed), "middle") as (graph, begin):
+        time = run(graph, begin)
     assert int(time[replay.graph.nodes.op_start[-1]]) == 11
 
 
 def test_unseen_drops_only_what_was_merely_seen() -> None:
     for kind, saved in ((Kind.SEEN, True), (Kind.EVENT, False), (Kind.STREAM, False)):
         replay = chain(3, kind)
-        lag, source = edited(replay.graph, edits(Change.UNSEEN, 0, np.array([2])), "middle")
-        edges = replay.graph.edges
-        assert bool((lag != edges.lag).any() or (source != edges.source).any()) is saved
+        with edited(replay.graph, edits(Change.UNSEEN, 0, np.array([2])), "middle") as (_, begin):
+            assert (begin < len(replay.graph.nodes.time)) is saved
 
 
 def test_a_faster_collective_ends_earlier_on_all_ranks_only_if_all_are_faster() -> None:
     ops = pd.DataFrame({"start_ns": [0, 40], "end_ns": [100, 100]})
     none = np.empty(0, dtype=np.int64)
     api = pd.DataFrame({"top": none.astype(bool), "start_ns": none, "end_ns": none})
-    nodes, row = number_nodes(api, ops), np.arange(2)
-    transfer = np.full(2, 60, dtype=np.int64)
+    nodes = number_nodes(api, ops)
     graph = settle(
         nodes,
         [
-            Wish(nodes.op_start, nodes.op_end, transfer, Kind.RUN, row),
-            Wish(nodes.op_start[::-1].copy(), nodes.op_end, transfer, Kind.MEET, row),
+            Wish(nodes.op_start, nodes.op_end, 60, Kind.RUN),
+            Wish(nodes.op_start[::-1], nodes.op_end, 60, Kind.MEET),
         ],
     )
     assert run(graph).tolist() == graph.nodes.time.tolist()

@@ -69,22 +69,17 @@ def _host_wishes(api: pd.DataFrame, nodes: Nodes, waiting: Waiting, relay: Ints)
     outside = start[later] - end[earlier]
     own = np.where(waiting.blocks[calls], waiting.own_ns[calls], end[calls] - start[calls])
     return [
-        Wish(nodes.call_end[earlier], nodes.call_start[later], outside, Kind.OUTSIDE, later),
-        Wish(nodes.call_start[calls], nodes.call_end[calls], own, Kind.CALL, calls),
+        Wish(nodes.call_end[earlier], nodes.call_start[later], outside, Kind.OUTSIDE),
+        Wish(nodes.call_start[calls], nodes.call_end[calls], own, Kind.CALL),
         Wish(
-            nodes.op_end[waiting.op],
-            nodes.call_end[waiting.call],
-            waiting.lag_ns,
-            Kind.BLOCK,
-            waiting.call,
+            nodes.op_end[waiting.op], nodes.call_end[waiting.call], waiting.lag_ns, Kind.BLOCK
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _op_wishes(
     ops: pd.DataFrame, api: pd.DataFrame, nodes: Nodes, links: Links, waiting: Waiting
 ) -> list[Wish]:
-    row = np.arange(len(ops))
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     called = api["start_ns"].to_numpy()[np.maximum(links.call, 0)] if len(api) else start
     has_call, has_before = links.call >= 0, links.before >= 0
@@ -101,32 +96,29 @@ def _op_wishes(
         ]
     )
     seen_of, seen = _seen_waits(ops, (has_call | has_before) & (start - promised > _SLACK_NS))
+    waiter = waiting.event_waiter
+    called = np.flatnonzero(has_call)
     return [
         Wish(
-            _node(nodes.call_start, links.call), nodes.op_start,
-            launch_ns, Kind.LAUNCH, row,
+            nodes.call_start[links.call[called]], nodes.op_start[called], launch_ns[called],
+            Kind.LAUNCH,
+        ),
+        _after(nodes, links.before, stream_ns, Kind.STREAM),
+        _after(nodes, links.turns.engine, 0, Kind.ENGINE),
+        _after(nodes, links.turns.device, 0, Kind.DEVICE),
+        Wish(
+            nodes.op_end[seen], nodes.op_start[seen_of], start[seen_of] - end[seen], Kind.SEEN
         ),
         Wish(
-            _node(nodes.op_end, links.before), nodes.op_start,
-            np.full(len(ops), stream_ns), Kind.STREAM, row,
-        ),
-        Wish(
-            _node(nodes.op_end, links.turns.engine), nodes.op_start,
-            np.zeros(len(ops), dtype=np.int64), Kind.ENGINE, row,
-        ),
-        Wish(
-            _node(nodes.op_end, links.turns.device), nodes.op_start,
-            np.zeros(len(ops), dtype=np.int64), Kind.DEVICE, row,
-        ),
-        Wish(
-            nodes.op_end[seen], nodes.op_start[seen_of], start[seen_of] - end[seen],
-            Kind.SEEN, seen_of,
-        ),
-        Wish(
-            nodes.op_end[waiting.event_op], nodes.op_start[waiting.event_waiter],
-            np.full(len(waiting.event_op), stream_ns), Kind.EVENT, waiting.event_waiter,
+            nodes.op_end[waiting.event_op], nodes.op_start[waiter], stream_ns, Kind.EVENT
         ),
     ]  # fmt: skip
+
+
+def _after(nodes: Nodes, before: Ints, typical_ns: int, kind: Kind) -> Wish:
+    """Each operation starts after the end of the one before it, where there is one."""
+    has = np.flatnonzero(before >= 0)
+    return Wish(nodes.op_end[before[has]], nodes.op_start[has], typical_ns, kind)
 
 
 def _held_up(api: pd.DataFrame, call: Ints, waiting: Waiting, latency: Ints) -> Ints:
@@ -154,17 +146,11 @@ def _run_wishes(ops: pd.DataFrame, nodes: Nodes, collectives: pd.DataFrame) -> l
     pairs = pairs[pairs["op_x"] != pairs["op_y"]]
     other, mine = pairs["op_y"].to_numpy(), pairs["op_x"].to_numpy()
     return [
-        Wish(nodes.op_start, nodes.op_end, length, Kind.RUN, np.arange(len(ops))),
+        Wish(nodes.op_start, nodes.op_end, length, Kind.RUN),
         Wish(
-            nodes.op_start[other], nodes.op_end[mine], pairs["transfer_ns"].to_numpy(),
-            Kind.MEET, mine,
+            nodes.op_start[other], nodes.op_end[mine], pairs["transfer_ns"].to_numpy(), Kind.MEET
         ),
     ]  # fmt: skip
-
-
-def _node(number: Ints, row: Ints) -> Ints:
-    """The node of each row, -1 where there is none."""
-    return np.asarray(np.where(row >= 0, number[np.maximum(row, 0)], -1), dtype=np.int64)
 
 
 def _usual(values: Ints, most: int) -> int:
