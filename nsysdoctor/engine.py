@@ -10,7 +10,6 @@ from nsysdoctor import __version__
 from nsysdoctor.ask import ask
 from nsysdoctor.edits import join, of_subject
 from nsysdoctor.findings import Measured, make_finding, rank_key
-from nsysdoctor.identity import identity_of
 from nsysdoctor.kernel_rows import kernel_summary
 from nsysdoctor.ranks import Job, RankSummary, bring_together
 from nsysdoctor.replay import Price, Replay, finishes_of
@@ -153,7 +152,7 @@ _SUMMARISED = ("window", "arrivals", "rank_activity", "clock")
 def summarise(trace: Trace) -> RankSummary:
     """Returns the little that a job needs to know of one trace beside its report."""
     window = window_of(trace)
-    identity = identity_of(trace.export)
+    identity = trace.identity
     return RankSummary(
         arrivals=trace.table("arrivals"),
         activity=trace.table("rank_activity"),

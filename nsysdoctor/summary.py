@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.identity import identity_of
 from nsysdoctor.ingest.schema import EXPORT_SCHEMA, EXPORT_VERSION
 from nsysdoctor.report import (
     DeviceBudget,
@@ -32,7 +31,7 @@ _SLIVER_RATIO = 0.2
 def trace_info(trace: Trace) -> TraceInfo:
     """Returns what export was analysed: versions, GPUs used, rows, dropped rows."""
     metadata = trace.export.metadata()
-    identity = identity_of(trace.export)
+    identity = trace.identity
     overruns = trace.table("overruns")
     sources = ("kernel", "memcpy", "memset", "graph")
     dropped = [Dropped(table, reason, rows) for table, reason, rows in trace.dropped()]

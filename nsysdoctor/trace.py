@@ -6,13 +6,14 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.identity import Identity, identity_of
 from nsysdoctor.ingest.reader import Export, open_export
 from nsysdoctor.ingest.schema import SOURCES, Source
 from nsysdoctor.recipe import Recipe, recipes
@@ -39,6 +40,11 @@ class Trace:
         self._missing: dict[str, MissingTableError] = {}
         self._dropped: dict[str, dict[str, int]] = {}
         self._uses: Counter[str] = Counter()
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Returns the rank and host that the export records."""
+        return identity_of(self.export)
 
     def table(self, name: str) -> Any:
         """Returns the table of that name, computed at most once.
