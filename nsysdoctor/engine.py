@@ -93,6 +93,9 @@ def diagnose_trace(
     told("reading", 0.0)
     _require_activity(trace)
     described = _described(trace, index, options.brief)
+    for name in _SUMMARISED:
+        # While what they are made from is at hand.
+        trace.optional(name)
     trace.release(_DESCRIBED)
     asked = []
     for place, rule in enumerate(rules):

@@ -6,7 +6,8 @@ Nothing here loops over intervals in Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,23 +38,35 @@ EMPTY = spans([], [])
 
 def union(these: Spans) -> Spans:
     """Returns the merged union; touching intervals become one, empty ones vanish."""
-    real = these.end > these.start
-    start, end = these.start[real], these.end[real]
+    start, end = _real(these)
     if not len(start):
         return EMPTY
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
+    if not ascending(start):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
     opens = np.flatnonzero(start[1:] > reach[:-1]) + 1
-    first = np.concatenate(([0], opens))
-    last = np.concatenate((opens - 1, [len(start) - 1]))
-    return Spans(start[first], reach[last])
+    if len(opens) == len(start) - 1:
+        return Spans(start, reach)
+    return Spans(
+        start[np.concatenate(([0], opens))], reach[np.concatenate((opens - 1, [len(start) - 1]))]
+    )
+
+
+def _real(these: Spans) -> Spans:
+    """The intervals that are not empty; the arrays themselves where none is."""
+    real = these.end > these.start
+    return these if real.all() else Spans(these.start[real], these.end[real])
+
+
+def ascending(times: Ints) -> bool:
+    """Returns whether the times are sorted."""
+    return bool((times[1:] >= times[:-1]).all())
 
 
 def clip(these: Spans, low: int, high: int) -> Spans:
     """Returns the parts inside [low, high), in the same order, without those left empty."""
-    start, end = np.maximum(these.start, low), np.minimum(these.end, high)
-    real = end > start
-    return Spans(start[real], end[real])
+    return _real(Spans(np.maximum(these.start, low), np.minimum(these.end, high)))
 
 
 def gaps(these: Spans, low: int, high: int) -> Spans:
@@ -61,8 +74,7 @@ def gaps(these: Spans, low: int, high: int) -> Spans:
     merged = union(clip(these, low, high))
     start = np.concatenate(([low], merged.end)).astype(np.int64)
     end = np.concatenate((merged.start, [high])).astype(np.int64)
-    real = end > start
-    return Spans(start[real], end[real])
+    return _real(Spans(start, end))
 
 
 def intersect(left: Spans, right: Spans) -> Spans:
@@ -78,12 +90,28 @@ def intersect(left: Spans, right: Spans) -> Spans:
     )
 
 
+def without(left: Spans, right: Spans) -> tuple[Spans, Ints]:
+    """Returns the parts of `left` that `right` leaves free, and the row of `left` of each.
+
+    Both are sorted and disjoint, without empty intervals.
+    """
+    if not len(right.start):
+        return left, np.arange(len(left.start))
+    first = np.searchsorted(right.end, left.start, side="right")
+    count = np.searchsorted(right.start, left.end, side="left") - first + 1
+    mine = np.repeat(np.arange(len(left.start)), count)
+    begins = np.cumsum(count) - count
+    # Each interval is free before, between and after those that overlap it.
+    after = np.arange(len(mine)) + np.repeat(first - begins, count)
+    start, end = right.end[after - 1], right.start[np.minimum(after, len(right.start) - 1)]
+    start[begins], end[begins + count - 1] = left
+    free = end > start
+    return Spans(start[free], end[free]), mine[free]
+
+
 def subtract(left: Spans, right: Spans) -> Spans:
     """Returns the merged part of the first merged set that the second does not cover."""
-    if not len(left.start):
-        return EMPTY
-    holes = gaps(right, int(left.start[0]), int(left.end[-1]))
-    return intersect(left, holes)
+    return without(left, right)[0]
 
 
 def partition(layers: Sequence[Spans], low: int, high: int) -> list[Spans]:
@@ -101,7 +129,7 @@ def partition(layers: Sequence[Spans], low: int, high: int) -> list[Spans]:
 
 
 def covered_before(merged: Spans, at: Ints) -> Ints:
-    """Returns for each time how many ns of a merged set lie before it."""
+    """Returns for each time how many ns of a merged set lie before it; intervals may touch."""
     if not len(merged.start):
         return np.zeros(len(at), dtype=np.int64)
     before = np.concatenate(([0], np.cumsum(merged.end - merged.start)))
@@ -115,6 +143,32 @@ def covered(these: Spans, merged: Spans) -> Ints:
     return covered_before(merged, these.end) - covered_before(merged, these.start)
 
 
+def split_before(these: Spans, code: np.ndarray, codes: int, at: Ints) -> Ints:
+    """Returns, in a row per code, how many ns of the intervals of that code lie before each time.
+
+    The intervals are sorted and disjoint.
+    """
+    found = np.zeros((codes, len(at)), dtype=np.int64)
+    for row in range(codes):
+        mine = np.flatnonzero(code == row)
+        found[row] = covered_before(Spans(these.start[mine], these.end[mine]), at)
+    return found
+
+
+def sums(codes: np.ndarray, ns: Ints, size: int) -> Ints:
+    """Returns the sum of ns of each of the codes from 0 to `size` - 1."""
+    # Doubles hold whole numbers below 2^53 exactly, which are 104 days.
+    return np.asarray(np.bincount(codes, ns, size), dtype=np.int64)
+
+
+def runs(codes: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Yields the code of each run of equal ones and the rows of the run."""
+    bounds = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    for low, high in itertools.pairwise([0, *bounds.tolist(), len(codes)]):
+        if high > low:
+            yield int(codes[low]), slice(low, high)
+
+
 def _distinct(*arrays: Ints) -> Ints:
     """All values of the arrays, sorted and each once; sorting beats hashing on runs of order."""
     merged = np.sort(np.concatenate(arrays), kind="stable")
@@ -123,21 +177,19 @@ def _distinct(*arrays: Ints) -> Ints:
     return np.asarray(merged[new], dtype=np.int64)
 
 
-def innermost(these: Spans, rank: Ints | None = None) -> tuple[Spans, Ints]:
+def innermost(these: Spans) -> tuple[Spans, Ints]:
     """Returns disjoint sorted pieces that tile the union, and the row that owns each piece.
 
-    Where intervals overlap the one of highest `rank` owns the piece; by default the rank is the
-    order by start, later last, shorter last: of nested intervals the innermost. Adjacent pieces
-    of one owner are joined.
+    Where intervals overlap the one that starts last owns the piece, of those the shorter, of
+    equal ones the later: of nested intervals the innermost. Adjacent pieces of one owner are
+    joined.
     """
-    count = len(these.start)
-    if rank is None:
-        order = np.lexsort((-these.end, these.start))
-    else:
-        order = np.argsort(rank, kind="stable")
+    if (these.end > these.start).all() and (these.start[1:] >= these.end[:-1]).all():
+        return these, np.arange(len(these.start))
+    order = np.lexsort((-these.end, these.start))
     start, end = these.start[order], these.end[order]
     bounds = _distinct(start, end)
-    if count == 0 or len(bounds) < 2:
+    if len(bounds) < 2:
         return EMPTY, np.empty(0, dtype=np.int64)
     owner = _paint(
         np.searchsorted(bounds, start), np.searchsorted(bounds, end), len(bounds) - 1
@@ -181,67 +233,11 @@ def nearest_before(sorted_times: Ints, at: Ints) -> Ints:
     return (np.searchsorted(sorted_times, at, side="right") - 1).astype(np.int64)
 
 
-def overlay(left: Spans, right: Spans) -> tuple[Spans, Ints, Ints]:
-    """Returns the pieces of `left` cut at the bounds of `right`, and the row of each in both.
+def tiles_met(these: Spans, begins: Ints) -> tuple[Ints, Ints]:
+    """Returns the first of the tiles that each interval meets, and how many.
 
-    Both are sorted and disjoint (empty intervals allowed on neither side). The second array
-    holds -1 where `right` covers nothing.
+    A tile reaches from one of the sorted distinct times `begins` to the next, the first of which
+    lies before all intervals; none of those is empty.
     """
-    if not len(left.start):
-        return EMPTY, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    bounds = _distinct(*left, *right)
-    low, high = bounds[:-1], bounds[1:]
-    mine, other = _owner(left, low), _owner(right, low)
-    kept = mine >= 0
-    low, high, mine, other = low[kept], high[kept], mine[kept], other[kept]
-    return Spans(low, high), mine, other
-
-
-def _owner(disjoint: Spans, at: Ints) -> Ints:
-    if not len(disjoint.start):
-        return np.full(len(at), -1, dtype=np.int64)
-    index = np.searchsorted(disjoint.start, at, side="right") - 1
-    return np.where((index >= 0) & (at < disjoint.end[index]), index, -1).astype(np.int64)
-
-
-def innermost_at(nested: Spans, at: Ints) -> Ints:
-    """Returns for each time the row of the innermost interval that holds it, -1 for none.
-
-    The intervals nest properly and are sorted by start, the longest first, as the ranges that a
-    thread pushes and pops are.
-    """
-    # Of the intervals begun by then those that are not over enclose one another.
-    return last_above(nested.end, np.searchsorted(nested.start, at, side="right") - 1, at)
-
-
-_FAN = 16
-"""How many rows the search for a value passes one by one before it goes on by blocks of rows."""
-
-
-def last_above(values: Ints, row: Ints, least: Ints) -> Ints:
-    """Returns the last row, at or before each given one, whose value is above `least`; -1 for none.
-
-    A search that leaves the block of its row goes on among the largest values of blocks, so that
-    it takes few steps however far back it ends.
-    """
-    found = _above_in_block(values, row, least)
-    far = np.flatnonzero((found < 0) & (row >= _FAN))
-    if len(far):
-        largest = np.maximum.reduceat(values, np.arange(0, len(values), _FAN))
-        block = last_above(largest, row[far] // _FAN - 1, least[far])
-        far, block = far[block >= 0], block[block >= 0]
-        found[far] = _above_in_block(values, block * _FAN + _FAN - 1, least[far])
-    return found
-
-
-def _above_in_block(values: Ints, row: Ints, least: Ints) -> Ints:
-    """The same among the rows of the block only."""
-    found = np.full(len(row), -1, dtype=np.int64)
-    open_ = np.flatnonzero(row >= 0)
-    place = row[open_]
-    while len(open_):
-        above = values[place] > least[open_]
-        found[open_[above]] = place[above]
-        goes_on = ~above & (place % _FAN > 0)
-        open_, place = open_[goes_on], place[goes_on] - 1
-    return found
+    first = np.searchsorted(begins, these.start, side="right") - 1
+    return first, np.searchsorted(begins, these.end, side="left") - first

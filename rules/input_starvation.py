@@ -15,11 +15,11 @@ def late_inputs(
     host_calls: pd.DataFrame,
     thread_labels: list[str],
     waits: pd.DataFrame | None = None,
-    ranges: pd.DataFrame | None = None,
+    range_names: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns the waits for input with their place: the columns of `input_waits`, thread,
     start_ns, end_ns, outside_ns, api. All waits of a thread that starves a device belong to it."""
-    if not len(input_waits) and waits is None and ranges is None:
+    if not len(input_waits) and waits is None and range_names is None:
         raise MissingTableError(
             "neither OS calls nor ranges were recorded, so a wait for input looks like host code",
             "record with --trace=cuda,nvtx,osrt",

@@ -11,8 +11,8 @@ from nsysdoctor.errors import MissingTableError
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.driver_calls import call_idle, recurs
-from nsysdoctor.tables.host_time import in_loop
+from nsysdoctor.tables.driver_calls import recurs
+from nsysdoctor.tables.idle_parts import IdleParts, of_calls
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.verbs import SYNCS, Verb
 
@@ -28,7 +28,7 @@ _TUNED = ("conv", "gemm")
 def loading_calls(
     host_calls: pd.DataFrame,
     first_launches: Ints,
-    gap_causes: pd.DataFrame,
+    idle_parts: IdleParts,
     window: pd.DataFrame,
     thread_labels: list[str],
 ) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def loading_calls(
     inside = in_window(host_calls["start_ns"].to_numpy(), window)
     rows = np.flatnonzero((first | module) & long & inside)
     calls = host_calls.iloc[rows].reset_index(drop=True)
-    idle, device = call_idle(calls["api"].to_numpy(), gap_causes)
+    row = calls["api"].to_numpy()
     return pd.DataFrame(
         {
             "call": rows,
@@ -53,8 +53,8 @@ def loading_calls(
             "start_ns": calls["start_ns"],
             "end_ns": calls["end_ns"],
             "keeps": first[rows],
-            "idle_ns": idle,
-            "device": device,
+            "idle_ns": of_calls(row, idle_parts.calls, "idle_ns"),
+            "device": of_calls(row, idle_parts.calls, "device", -1),
         }
     )
 
@@ -64,7 +64,7 @@ def trials(
     host_calls: pd.DataFrame,
     ops: pd.DataFrame,
     names: pd.DataFrame,
-    window: pd.DataFrame,
+    loop_calls: np.ndarray,
     thread_labels: list[str],
     *,
     min_trials: int,
@@ -76,7 +76,7 @@ def trials(
     Columns: call (row of `host_calls`), api, trial (code of the group), thread (label), start_ns,
     end_ns, kernel (bool: launches the kernel tried), device.
     """
-    units = _units(host_calls, ops, names, window)
+    units = _units(host_calls, ops, names, loop_calls)
     if not len(units):
         columns = ["call", "api", "trial", "thread", "start_ns", "end_ns", "kernel", "device"]
         return pd.DataFrame({c: np.empty(0, dtype=np.int64) for c in columns})
@@ -104,7 +104,7 @@ def trials(
 
 
 def _units(
-    host_calls: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame, window: pd.DataFrame
+    host_calls: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame, loop_calls: np.ndarray
 ) -> pd.DataFrame:
     """What each chain launches from one wait to the next: chain, first and last (rows of
     `host_calls`; behind another's work only from the last call that manages memory on), name and
@@ -134,7 +134,7 @@ def _units(
     fresh = np.concatenate(([0], ends[:-1]))
     opens = np.concatenate(([True], sync[:-1])) | (memory & (launched > fresh))
     calls = calls.assign(unit=np.cumsum(opens))
-    calls = calls[in_loop(host_calls, window)]
+    calls = calls[loop_calls]
     told = calls.groupby(["chain", "unit"], sort=True).agg(
         first=("row", "min"), last=("row", "max"), kernels=("kernel", "sum"),
         tunables=("tunable", "sum"), name=("name", "max"), sync=("sync", "any"),

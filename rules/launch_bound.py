@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.cuts import shorter_calls
 from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.intervals import Ints, runs
+from nsysdoctor.order import Codes, first_rows, packed
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
+from nsysdoctor.tables.idle_parts import IdleParts, of_calls
 from nsysdoctor.tables.launch_runs import GRAPH_NS, SLOW_RATIO
-from nsysdoctor.tables.states import CAUSE
 from nsysdoctor.units import ns_text
 
 _STREAM_NS, _SLOW_STREAM_NS, _FAST_STREAM_NS = 700, 2_000, 500
@@ -26,57 +29,75 @@ a graph is counted on for no more than this usual."""
 _NAMED = 4
 
 
+class RunCalls(NamedTuple):
+    """The calls of the runs that are worth a graph, by thread and device.
+
+    `groups` has thread (label) and device. `calls` has, run by run: call (row of `host_calls`),
+    api, op (the operation it submits, -1 none), run (code), group (row of `groups`), first (bool:
+    opens its run), launch (bool: submits a kernel or a set), late (bool: the device waited for
+    the call or the time before it), idle_ns (for how long; else what passing on from kernel to
+    kernel took beyond the usual; of a run's first call nothing counts).
+    """
+
+    groups: pd.DataFrame
+    calls: pd.DataFrame
+
+    def of(self, thread: str, device: int) -> pd.DataFrame:
+        """Returns the calls of the runs of one thread on one device."""
+        mine = (self.groups["thread"] == thread) & (self.groups["device"] == device)
+        return self.calls[self.calls["group"].to_numpy() == np.argmax(mine)]
+
+
 @table
 def run_calls(
     launch_runs: pd.DataFrame,
     host_calls: pd.DataFrame,
-    gap_causes: pd.DataFrame,
+    idle_parts: IdleParts,
     gaps: pd.DataFrame,
     ops: pd.DataFrame,
     thread_labels: list[str],
     *,
     min_launches: int,
-) -> pd.DataFrame:
-    """Returns the calls of runs that are worth a graph: the columns of `launch_runs`, thread
-    (label), device, name (of the kernel, -1 none), kernel_ns, late (bool: the device waited for
-    the call or the time before it), idle_ns (for how long; else what passing on from kernel to
-    kernel took beyond the usual; of a run's first call nothing counts)."""
-    count = launch_runs.groupby("run")["launch"].transform("sum")
-    found = launch_runs[count >= min_launches].reset_index(drop=True)
-    calls = host_calls.iloc[found["call"].to_numpy()].reset_index(drop=True)
-    launching = gap_causes[gap_causes["cause"] == CAUSE["launch"]]
-    length = (launching["end_ns"] - launching["start_ns"]).groupby(launching["api"]).sum()
-    idle = found["api"].map(length).fillna(0).astype(np.int64) + calls["idle_ns"]
-    late = ((idle > 0) & ~found["first"]).to_numpy()
-    op, has = np.maximum(found["op"].to_numpy(), 0), found["launch"].to_numpy()
-    kernel = has & (ops["kind"].to_numpy()[op] == KERNEL)
-    work = (ops["end_ns"] - ops["start_ns"]).to_numpy()[op]
-    return found.assign(
-        thread=[thread_labels[t] for t in calls["thread"]],
-        device=_run_device(found, ops),
-        name=np.where(kernel, ops["name"].to_numpy()[op], -1),
-        kernel_ns=np.where(kernel, work, -1),
-        call_ns=calls["end_ns"] - calls["start_ns"],
-        outside_ns=calls["outside_ns"],
-        late=late,
-        idle_ns=np.where(late, idle, _passing_ns(found, gaps)),
-    )
+) -> RunCalls:
+    """Returns the calls of runs of at least `min_launches` launches."""
+    launches = np.bincount(launch_runs["run"], launch_runs["launch"])
+    chosen = launch_runs[(launches >= min_launches)[launch_runs["run"].to_numpy()]]
+    call, run, first, launch = (chosen[c].to_numpy() for c in ("call", "run", "first", "launch"))
+    api, op, thread = (host_calls[c].to_numpy()[call] for c in ("api", "op", "thread"))
+    idle = host_calls["idle_ns"].to_numpy()[call]
+    idle += of_calls(api, idle_parts.calls, "launch_ns")
+    late = (idle > 0) & ~first
+    idle = np.where(late, idle, np.where(first | ~launch, 0, _passing_ns(op, gaps)))
+    label, labels = pd.factorize(np.array(thread_labels, dtype=object), sort=True)
+    label, device = label[thread], _run_device(run, op, ops)
+    group = packed(label, device)
+    one = first_rows(group)
+    calls = {
+        "call": call, "api": api, "op": op, "run": run, "group": group, "first": first,
+        "launch": launch, "late": late, "idle_ns": idle,
+    }  # fmt: skip
+    groups = pd.DataFrame({"thread": labels[label[one]], "device": device[one]})
+    return RunCalls(groups, pd.DataFrame(calls, copy=False))
 
 
-def _passing_ns(found: pd.DataFrame, gaps: pd.DataFrame) -> np.ndarray:
-    """What the device took from one kernel of a run to the next beyond the usual microsecond."""
+def _passing_ns(op: Codes, gaps: pd.DataFrame) -> Ints:
+    """What the device took to pass on to each operation beyond the usual microsecond."""
     length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
-    short = (length > _PASSED_ON_NS) & (length < _PASSING_NS)
-    ended = pd.Series(length[short] - _PASSED_ON_NS, index=gaps["op"].to_numpy()[short])
-    passing = found["op"].map(ended.groupby(level=0).sum()).fillna(0)
-    return np.asarray(passing.where(~found["first"] & found["launch"], 0), dtype=np.int64)
+    short = np.flatnonzero((length > _PASSED_ON_NS) & (length < _PASSING_NS))
+    # An operation ends one gap at most; row -1 of those that are none is never asked for.
+    ended = gaps["op"].to_numpy()[short]
+    passing = np.zeros(max(int(op.max(initial=0)), int(ended.max(initial=0))) + 2, dtype=np.int64)
+    passing[ended] = length[short] - _PASSED_ON_NS
+    return np.asarray(passing[op])
 
 
-def _run_device(found: pd.DataFrame, ops: pd.DataFrame) -> pd.Series:
+def _run_device(run: Codes, op: Codes, ops: pd.DataFrame) -> Codes:
     """The device of the first operation of each call's run."""
-    op = found["op"].where(found["op"] >= 0)
-    first = op.groupby(found["run"]).transform("first")
-    return pd.Series(ops["device"].to_numpy()[first.to_numpy(dtype=np.int64)], index=found.index)
+    submits = np.flatnonzero(op >= 0)
+    one = submits[np.concatenate(([True], np.diff(run[submits]) > 0))[: len(submits)]]
+    device = np.zeros(int(run.max(initial=-1)) + 1, dtype=ops["device"].dtype)
+    device[run[one]] = ops["device"].to_numpy()[op[one]]
+    return np.asarray(device[run])
 
 
 @table
@@ -87,8 +108,10 @@ def graph_calls(slow_graphs: pd.DataFrame, thread_labels: list[str]) -> pd.DataF
 
 @table
 def launch_bound(
-    run_calls: pd.DataFrame,
+    run_calls: RunCalls,
     graph_calls: pd.DataFrame,
+    host_calls: pd.DataFrame,
+    ops: pd.DataFrame,
     names: pd.DataFrame,
     window: pd.DataFrame,
     *,
@@ -97,8 +120,12 @@ def launch_bound(
     """Returns a row per thread and device, for runs of launches and for slow graph launches:
     subject, device, thread, kind, count, launch_ns, idle_ns, detail."""
     span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    end = host_calls["end_ns"].to_numpy()
+    opens = host_calls["start_ns"].to_numpy() - host_calls["outside_ns"].to_numpy()
     rows = []
-    for (thread, device), mine in run_calls.groupby(["thread", "device"], sort=True):
+    for thread, device in run_calls.groups.itertuples(index=False):
+        mine = run_calls.of(thread, device)
+        call = mine["call"].to_numpy()
         rows.append(
             {
                 "subject": f"{thread} on GPU {device}",
@@ -106,9 +133,9 @@ def launch_bound(
                 "thread": thread,
                 "kind": "launches",
                 "count": int(mine["launch"].sum()),
-                "launch_ns": int((mine["call_ns"] + mine["outside_ns"]).sum()),
+                "launch_ns": int((end[call] - opens[call]).sum()),
                 "idle_ns": int(mine["idle_ns"].sum()),
-                "detail": _sequence(mine, names),
+                "detail": _sequence(mine, ops, names),
             }
         )
     for (thread, device), mine in graph_calls.groupby(["thread", "device"], sort=True):
@@ -130,22 +157,27 @@ def launch_bound(
     return found[found["idle_ns"] > min_ratio * span_ns] if rows else found
 
 
-def _sequence(mine: pd.DataFrame, names: pd.DataFrame) -> str:
+def _sequence(mine: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame) -> str:
     """What repeats: the run of kernels that comes most often, by its kernels' names."""
-    kernels = mine[mine["name"] >= 0]
-    typical = ns_text(float(kernels["kernel_ns"].median()))
-    runs = kernels.groupby("run", sort=True)["name"].agg(tuple)
-    counts = Counter(runs.tolist())
+    op, run = (mine[c].to_numpy()[mine["launch"].to_numpy()] for c in ("op", "run"))
+    kernel = ops["kind"].to_numpy()[op] == KERNEL
+    op, run = op[kernel], run[kernel]
+    length = ops["end_ns"].to_numpy()[op] - ops["start_ns"].to_numpy()[op]
+    said = f"kernels typically take {ns_text(float(pd.Series(length).median()))}"
+    name = ops["name"].to_numpy()[op].astype(np.int32)
+    # A run as the bytes of its codes, of which a dictionary takes a million in a moment.
+    text, width = name.tobytes(), name.itemsize
+    counts = Counter(text[rows.start * width : rows.stop * width] for _, rows in runs(run))
     repeated = {key: len(key) * times for key, times in counts.items() if times > 1}
-    said = f"kernels typically take {typical}"
     if not repeated:
-        often = kernels["name"].value_counts().sort_index().nlargest(_NAMED, keep="first")
-        return f"{said}; most often {_spoken(list(often.index), names)}"
+        often = np.bincount(name)
+        most = np.argsort(-often, kind="stable")[:_NAMED]
+        return f"{said}; most often {_spoken(most[often[most] > 0].tolist(), names)}"
     # Of equally heavy sequences the one that comes first.
     best = max(repeated, key=lambda key: repeated[key])
-    distinct = list(dict.fromkeys(best))
+    distinct = list(dict.fromkeys(np.frombuffer(best, dtype=np.int32).tolist()))
     return (
-        f"{said}; a sequence of {len(best)} repeats {counts[best]} times: "
+        f"{said}; a sequence of {len(best) // width} repeats {counts[best]} times: "
         f"{_spoken(distinct[:_NAMED], names)}" + (" …" if len(distinct) > _NAMED else "")
     )
 
@@ -156,7 +188,7 @@ def _spoken(codes: list[int], names: pd.DataFrame) -> str:
 
 def cure(
     launch_bound: pd.DataFrame,
-    run_calls: pd.DataFrame,
+    run_calls: RunCalls,
     graph_calls: pd.DataFrame,
     api: pd.DataFrame,
     launches: pd.DataFrame,
@@ -165,9 +197,8 @@ def cure(
     graph launch takes what is usual."""
     parts = []
     for row, (kind, thread, device) in enumerate(_keys(launch_bound)):
-        calls = run_calls if kind == "launches" else graph_calls
-        mine = calls[(calls["thread"] == thread) & (calls["device"] == device)]
         if kind == "launches":
+            mine = run_calls.of(thread, device)
             rest = mine.loc[~mine["first"], "api"].to_numpy()
             parts += [edits(Change.CALL_NS, row, rest), edits(Change.OUTSIDE_NS, row, rest)]
             node = mine[~mine["first"] & mine["launch"]]
@@ -177,8 +208,13 @@ def cure(
                       slow_ns=_SLOW_STREAM_NS, fast_ns=_FAST_STREAM_NS)
             )
         else:
+            mine = _of(graph_calls, thread, device)
             parts.append(_usual_graphs(row, mine, api, launches))
     return join(*parts)
+
+
+def _of(graph_calls: pd.DataFrame, thread: str, device: int) -> pd.DataFrame:
+    return graph_calls[(graph_calls["thread"] == thread) & (graph_calls["device"] == device)]
 
 
 def _usual_graphs(
@@ -202,7 +238,7 @@ def _keys(rows: pd.DataFrame) -> list[tuple[str, str, int]]:
 
 def evidence(
     launch_bound: pd.DataFrame,
-    run_calls: pd.DataFrame,
+    run_calls: RunCalls,
     graph_calls: pd.DataFrame,
     api: pd.DataFrame,
 ) -> pd.DataFrame:
@@ -210,16 +246,18 @@ def evidence(
     start, end = api["start_ns"].to_numpy(), api["end_ns"].to_numpy()
     parts = []
     for row, (kind, thread, device) in enumerate(_keys(launch_bound)):
-        calls = run_calls if kind == "launches" else graph_calls
-        mine = calls[(calls["thread"] == thread) & (calls["device"] == device)]
-        group = mine["run"] if kind == "launches" else mine["api"]
-        edges = mine["api"].groupby(group).agg(["first", "last"])
+        if kind == "launches":
+            mine = run_calls.of(thread, device)
+            call, ends = mine["api"].to_numpy(), np.diff(mine["run"].to_numpy()) > 0
+            first, last = call[np.append(True, ends)], call[np.append(ends, True)]
+        else:
+            first = last = _of(graph_calls, thread, device)["api"].to_numpy()
         parts.append(
             pd.DataFrame(
                 {
                     "row": row,
-                    "start_ns": start[edges["first"].to_numpy()],
-                    "end_ns": end[edges["last"].to_numpy()],
+                    "start_ns": start[first],
+                    "end_ns": end[last],
                     "what": "a run of launches" if kind == "launches" else "a graph launch",
                 }
             )

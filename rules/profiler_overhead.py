@@ -9,14 +9,18 @@ from nsysdoctor.cuts import shorter_calls
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import Spans, covered, spans, union
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.host_time import in_loop
-from nsysdoctor.tables.states import CAUSE
+from nsysdoctor.tables.idle_parts import IdleParts
 from nsysdoctor.tables.steps import in_window
 
 
 @table
 def held_calls(
-    host_calls: pd.DataFrame, pauses: pd.DataFrame, window: pd.DataFrame, *, min_pause_ns: int
+    host_calls: pd.DataFrame,
+    pauses: pd.DataFrame,
+    loop_calls: np.ndarray,
+    threads: pd.DataFrame,
+    *,
+    min_pause_ns: int,
 ) -> pd.DataFrame:
     """Returns the calls of the window that the profiler holds up, or the time before them.
 
@@ -26,14 +30,16 @@ def held_calls(
     start, end = host_calls["start_ns"].to_numpy(), host_calls["end_ns"].to_numpy()
     outside = host_calls["outside_ns"].to_numpy()
     within, before = (np.zeros(len(host_calls), dtype=np.int64) for _ in range(2))
-    for thread, rows in host_calls.groupby("thread", sort=True).indices.items():
-        process = host_calls["process"].to_numpy()[rows[0]]
+    for thread, process in enumerate(threads["process"].tolist()):
         whole = (long["thread"] < 0) & (long["process"] == process)
         mine = long[(long["thread"] == thread) | whole]
+        if not len(mine):
+            continue
         held = union(spans(mine["start_ns"], mine["end_ns"]))
+        rows = np.flatnonzero(host_calls["thread"].to_numpy() == thread)
         within[rows] = covered(Spans(start[rows], end[rows]), held)
         before[rows] = covered(Spans((start - outside)[rows], start[rows]), held)
-    rows = np.flatnonzero(in_loop(host_calls, window) & (within + before > 0))
+    rows = np.flatnonzero(loop_calls & (within + before > 0))
     return pd.DataFrame(
         {
             "api": host_calls["api"].to_numpy()[rows],
@@ -47,11 +53,11 @@ def held_calls(
 
 @table
 def profiler_overhead(
-    held_calls: pd.DataFrame, gap_causes: pd.DataFrame, pauses: pd.DataFrame, window: pd.DataFrame
+    held_calls: pd.DataFrame, idle_parts: IdleParts, pauses: pd.DataFrame, window: pd.DataFrame
 ) -> pd.DataFrame:
     """Returns one row where a device idles in the window because of the profiler: subject,
     device, count, pause_ns, longest_ns, idle_ns, names."""
-    mine = gap_causes[gap_causes["cause"] == CAUSE["profiler"]]
+    mine = idle_parts.profiled
     mine = mine[in_window(mine["start_ns"].to_numpy(), window)]
     if not len(mine) or not len(held_calls):
         return pd.DataFrame()

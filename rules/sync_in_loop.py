@@ -12,9 +12,9 @@ from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.host_time import in_loop
+from nsysdoctor.tables.host_time import opens_chain
+from nsysdoctor.tables.idle_parts import IdleParts
 from nsysdoctor.tables.range_places import RangePlaces
-from nsysdoctor.tables.states import CAUSE
 from nsysdoctor.verbs import SYNCS
 
 _READ_NS = 5_000
@@ -52,8 +52,8 @@ def drains(
     driver_calls: pd.DataFrame,
     ops: pd.DataFrame,
     gaps: pd.DataFrame,
-    gap_causes: pd.DataFrame,
-    window: pd.DataFrame,
+    idle_parts: IdleParts,
+    loop_calls: np.ndarray,
     thread_labels: list[str],
 ) -> pd.DataFrame:
     """Returns the calls of the window that wait for the device: synchronisations and small
@@ -65,7 +65,7 @@ def drains(
     is_sync = host_calls["verb"].isin([int(v) for v in SYNCS]).to_numpy()
     blocking = host_calls["api"].isin(read_backs.loc[read_backs["blocks"], "api"]).to_numpy()
     chosen = is_sync | blocking
-    rows = np.flatnonzero(chosen & in_loop(host_calls, window))
+    rows = np.flatnonzero(chosen & loop_calls)
     calls = host_calls.iloc[rows].reset_index(drop=True)
     found = pd.DataFrame(
         {
@@ -83,7 +83,7 @@ def drains(
     found = found.assign(gap=_gap_behind(found, gaps))
     late = pd.concat([host_pauses, input_waits, slow_graphs, driver_calls])
     kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
-    kept &= ~_profiled(found, gaps, gap_causes)
+    kept &= ~_profiled(found, gaps, idle_parts.profiled)
     return found[kept].reset_index(drop=True)
 
 
@@ -100,12 +100,12 @@ def _held_elsewhere(
     The waits between two pieces of work that a chain submits share the hole behind them.
     """
     reads = host_calls["api"].isin(read_backs["api"]).to_numpy()
-    before = host_calls["before"].to_numpy()
+    opens = opens_chain(host_calls)
     work = (host_calls["op"].to_numpy() >= 0) & ~reads
-    group = np.cumsum(work | (before < 0))
+    group = np.cumsum(work | opens)
     call = late["call"].to_numpy(dtype=np.int64)
     held = np.zeros(len(host_calls) + 1, dtype=np.int64)
-    np.add.at(held, group[call - 1], np.where(before[call] >= 0, late["idle_ns"], 0))
+    np.add.at(held, group[call - 1], np.where(opens[call], 0, late["idle_ns"]))
     hole = np.zeros(len(host_calls) + 1, dtype=np.int64)
     mine = group[found["call"].to_numpy()]
     np.maximum.at(hole, mine, _hole_ns(found, gaps))
@@ -121,10 +121,9 @@ def _hole_ns(found: pd.DataFrame, gaps: pd.DataFrame) -> Ints:
     return length
 
 
-def _profiled(found: pd.DataFrame, gaps: pd.DataFrame, gap_causes: pd.DataFrame) -> np.ndarray:
+def _profiled(found: pd.DataFrame, gaps: pd.DataFrame, profiled: pd.DataFrame) -> np.ndarray:
     """Waits behind which the profiler makes most of the hole."""
-    mine = gap_causes[gap_causes["cause"] == CAUSE["profiler"]]
-    paused = (mine["end_ns"] - mine["start_ns"]).groupby(mine["gap"]).sum()
+    paused = (profiled["end_ns"] - profiled["start_ns"]).groupby(profiled["gap"]).sum()
     gap = found["gap"].to_numpy()
     held = paused.reindex(gap).fillna(0).to_numpy()
     return np.asarray((gap >= 0) & (held > 0.5 * _hole_ns(found, gaps)))
@@ -132,8 +131,8 @@ def _profiled(found: pd.DataFrame, gaps: pd.DataFrame, gap_causes: pd.DataFrame)
 
 def _devices(host_calls: pd.DataFrame, ops: pd.DataFrame) -> Ints:
     """The device of what each call or the chain's last call before it submitted, -1 none."""
-    op, before = host_calls["op"].to_numpy(), host_calls["before"].to_numpy()
-    at = np.maximum.accumulate(np.where((op >= 0) | (before < 0), np.arange(len(op)), 0))
+    op, opens = host_calls["op"].to_numpy(), opens_chain(host_calls)
+    at = np.maximum.accumulate(np.where((op >= 0) | opens, np.arange(len(op)), 0))
     last = op[at]
     device = ops["device"].to_numpy()[np.maximum(last, 0)]
     return np.asarray(np.where(last >= 0, device, -1), dtype=np.int64)
@@ -207,8 +206,8 @@ def sync_in_loop(
 def _behind_reads(mine: pd.DataFrame, host_calls: pd.DataFrame) -> Ints:
     """The calls themselves and for synchronisations the ones before."""
     call = mine["call"].to_numpy()
-    before = host_calls["before"].to_numpy()[call]
-    return np.asarray(np.where(mine["sync"].to_numpy() & (before >= 0), before, call))
+    follows = mine["sync"].to_numpy() & ~opens_chain(host_calls)[call]
+    return np.asarray(np.where(follows, call - 1, call))
 
 
 def _what(mine: pd.DataFrame, reads: int) -> str:

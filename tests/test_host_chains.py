@@ -14,7 +14,6 @@ from nsysdoctor.edited import edited
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.graph import Kind
 from nsysdoctor.replay import run
-from nsysdoctor.tables.host_time import in_loop
 from nsysdoctor.trace import Trace, open_trace
 
 MAIN_STARTS_WORKERS = """
@@ -108,5 +107,4 @@ def test_an_edit_of_the_stream_brings_the_next_operation_no_closer_than_asked(
 
 def test_without_steps_only_what_leads_to_a_repeated_launch_is_loop(tmp_path: Path) -> None:
     trace = _opened(ONCE_THEN_AGAIN, tmp_path)
-    calls = trace.table("host_calls")
-    assert in_loop(calls, trace.table("window")).tolist() == [False, False, True, True, False]
+    assert trace.table("loop_calls").tolist() == [False, False, True, True, False]

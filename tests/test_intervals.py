@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,20 +104,6 @@ def test_innermost_tiles_the_union_with_the_latest_start(a: Spans) -> None:
     assert (found == owners).all()
 
 
-@given(some_spans(), st.randoms(use_true_random=False))
-def test_innermost_by_rank_lets_the_highest_win(a: Spans, random: object) -> None:
-    rank = np.arange(len(a.start))
-    random.shuffle(rank)  # type: ignore[attr-defined]
-    pieces, owner = iv.innermost(a, rank)
-    found = np.full(SIZE, -1)
-    for low, high, who in zip(*pieces, owner, strict=True):
-        found[low:high] = who
-    expected = np.full(SIZE, -1)
-    for row in np.argsort(rank):
-        expected[a.start[row] : a.end[row]] = row
-    assert (found == expected).all()
-
-
 def test_bounds_near_the_end_of_int64_stay_exact() -> None:
     big = 1_732_107_141_551_429_079
     merged = iv.union(spans([big, big + 49], [big + 20, big + 60]))
@@ -124,43 +112,38 @@ def test_bounds_near_the_end_of_int64_stay_exact() -> None:
 
 
 @given(some_spans(), some_spans())
-def test_overlay_cuts_the_left_at_the_bounds_of_the_right(a: Spans, b: Spans) -> None:
-    a, b = iv.union(a), iv.union(b)
-    pieces, mine, other = iv.overlay(a, b)
-    assert pieces.total_ns == a.total_ns
-    assert (pieces.start[1:] >= pieces.end[:-1]).all()
-    for low, high, i, j in zip(*pieces, mine, other, strict=True):
-        assert a.start[i] <= low < high <= a.end[i]
-        if j >= 0:
-            assert b.start[j] <= low < high <= b.end[j]
-        else:
-            assert not bitmap(b)[low:high].any()
+def test_without_leaves_what_is_free_of_the_other(a: Spans, b: Spans) -> None:
+    left, right = iv.innermost(a)[0], iv.innermost(b)[0]
+    free, row = iv.without(left, right)
+    assert (bitmap(free) == (bitmap(a) & ~bitmap(b))).all()
+    for low, high, i in zip(*free, row, strict=True):
+        assert left.start[i] <= low < high <= left.end[i]
 
 
-@st.composite
-def nested_spans(draw: st.DrawFn) -> Spans:
-    """Ranges pushed and popped at random, empty ones among them."""
-    stack: list[int] = []
-    found: list[tuple[int, int]] = []
-    for time in range(0, SIZE, 2):
-        move = draw(st.sampled_from(["push", "pop", "stay", "touch"]))
-        if move == "touch":
-            found.append((time, time))
-        if move == "push":
-            stack.append(time)
-        elif move == "pop" and stack:
-            found.append((stack.pop(), time + 1))
-    found += [(start, SIZE) for start in stack]
-    found.sort(key=lambda pair: (pair[0], -pair[1]))
-    return spans([low for low, _ in found], [high for _, high in found])
+@given(some_spans(), st.sets(st.integers(0, SIZE - 1)))
+def test_tiles_met_are_those_that_overlap(a: Spans, more: set[int]) -> None:
+    real = a.end > a.start
+    a = spans(a.start[real], a.end[real])
+    begins = [-1, *sorted(more)]
+    until = [*begins[1:], SIZE]
+    for low, high, first, count in zip(*a, *iv.tiles_met(a, np.array(begins)), strict=True):
+        met = [k for k in range(len(begins)) if begins[k] < high and low < until[k]]
+        assert met == list(range(first, first + count))
 
 
-@given(nested_spans())
-def test_innermost_at_finds_the_shortest_that_holds_the_time(a: Spans) -> None:
-    times = np.arange(-1, SIZE + 2)
-    for time, row in zip(times.tolist(), iv.innermost_at(a, times).tolist(), strict=True):
-        holding = np.flatnonzero((a.start <= time) & (time < a.end))
-        if len(holding):
-            assert row == holding[np.argmin((a.end - a.start)[holding])]
-        else:
-            assert row == -1
+@given(some_spans(), st.lists(st.integers(0, 2), min_size=12, max_size=12))
+def test_split_before_counts_the_time_of_each_code(a: Spans, codes: list[int]) -> None:
+    pieces, owner = iv.innermost(a)
+    code = np.array(codes)[owner]
+    split = iv.split_before(pieces, code, 3, np.arange(SIZE + 1))
+    for value in range(3):
+        mine = bitmap(spans(pieces.start[code == value], pieces.end[code == value]))
+        assert (split[value] == np.concatenate(([0], np.cumsum(mine)))).all()
+
+
+@given(st.lists(st.integers(0, 3)))
+def test_runs_are_the_stretches_of_one_code(codes: list[int]) -> None:
+    found = [(code, codes[rows]) for code, rows in iv.runs(np.array(codes, dtype=np.int64))]
+    assert [code for _, part in found for code in part] == codes
+    assert all(set(part) == {code} for code, part in found)
+    assert all(one[0] != other[0] for one, other in itertools.pairwise(found))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import spans, union
+from nsysdoctor.intervals import Ints, spans, union
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.host_time import in_loop
-from nsysdoctor.tables.states import CAUSE
+from nsysdoctor.tables.host_time import own_cost
+from nsysdoctor.tables.idle_parts import IdleParts, of_calls
+from nsysdoctor.tables.waiting import Waiting
 from nsysdoctor.verbs import ALLOCATIONS, Verb
 
 _DELAYED_NS = 50_000
@@ -22,8 +23,8 @@ def driver_calls(
     host_calls: pd.DataFrame,
     api_names: pd.DataFrame,
     api: pd.DataFrame,
-    gap_causes: pd.DataFrame,
-    window: pd.DataFrame,
+    idle_parts: IdleParts,
+    loop_calls: np.ndarray,
     thread_labels: list[str],
 ) -> pd.DataFrame:
     """Returns the calls of the window that manage memory or load code.
@@ -32,45 +33,30 @@ def driver_calls(
     end_ns, length_ns, idle_ns (a device idled while the host stood in it), device (which, -1
     none).
     """
-    mine = host_calls["verb"].isin([int(v) for v in _OWNERS]).to_numpy()
-    rows = np.flatnonzero(mine & in_loop(host_calls, window))
+    mine = np.isin(host_calls["verb"].to_numpy(), [int(v) for v in _OWNERS])
+    rows = np.flatnonzero(mine & loop_calls)
     calls = host_calls.iloc[rows].reset_index(drop=True)
     row = calls["api"].to_numpy()
-    idle, device = call_idle(row, gap_causes)
     return pd.DataFrame(
         {
             "call": rows,
             "api": row,
             "thread": [thread_labels[t] for t in calls["thread"]],
-            "process": calls["process"],
+            "process": api["process"].to_numpy()[row],
             "verb": calls["verb"],
             "name": api_names["name"].to_numpy()[api["name"].to_numpy()[row]],
             "start_ns": calls["start_ns"],
             "end_ns": calls["end_ns"],
             "length_ns": calls["end_ns"] - calls["start_ns"],
-            "idle_ns": idle,
-            "device": device,
+            "idle_ns": of_calls(row, idle_parts.calls, "idle_ns"),
+            "device": of_calls(row, idle_parts.calls, "device", -1),
         }
-    )
-
-
-def call_idle(row: np.ndarray, gap_causes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each row of `api` how long a device idled while the host stood in the call,
-    and which device idled most (-1 none)."""
-    near = gap_causes[gap_causes["api"].isin(row) & (gap_causes["cause"] != CAUSE["unknown"])]
-    length = (near["end_ns"] - near["start_ns"]).groupby([near["api"], near["device"]]).sum()
-    worst = length.reset_index(name="ns").sort_values(["api", "ns", "device"], kind="stable")
-    worst = worst.drop_duplicates("api", keep="last").set_index("api")
-    found = worst.reindex(row)
-    return (
-        found["ns"].fillna(0).to_numpy(dtype=np.int64),
-        found["device"].fillna(-1).to_numpy(dtype=np.int64),
     )
 
 
 @table
 def lock_delays(
-    host_calls: pd.DataFrame, driver_calls: pd.DataFrame
+    host_calls: pd.DataFrame, driver_calls: pd.DataFrame, api: pd.DataFrame, waiting: Waiting
 ) -> pd.DataFrame:
     """Returns the calls that took long because another thread of their process held the driver
     in one of `driver_calls`.
@@ -78,27 +64,39 @@ def lock_delays(
     Columns: call (row of `host_calls`), api, usual_ns (the lower quartile of calls that do the
     same), process.
     """
-    # The short end: with many threads most calls may be delayed.
-    usual = host_calls.groupby("verb")["own_ns"].transform("quantile", 0.25).to_numpy()
-    own = host_calls["own_ns"].to_numpy()
-    slow = (own > 3 * usual + _DELAYED_NS) & ~host_calls["blocks"].to_numpy()
-    slow &= ~host_calls["verb"].isin([int(v) for v in _OWNERS]).to_numpy()
-    found = np.zeros(len(host_calls), dtype=bool)
-    for process, held in driver_calls.groupby("process", sort=True):
+    if not len(driver_calls):
+        columns = ("call", "api", "usual_ns", "process")
+        return pd.DataFrame({c: np.empty(0, dtype=np.int64) for c in columns})
+    process = api["process"].to_numpy()[host_calls["api"].to_numpy()]
+    slow, usual = _slow_calls(host_calls, waiting)
+    start, end = (host_calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    found = [np.empty(0, dtype=np.int64)]
+    for code, held in driver_calls.groupby("process", sort=True):
         merged = union(spans(held["start_ns"], held["end_ns"]))
-        rows = np.flatnonzero(slow & (host_calls["process"].to_numpy() == process))
-        start, end = (host_calls[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
-        index = np.searchsorted(merged.start, end) - 1
-        found[rows] = (index >= 0) & (merged.end[np.maximum(index, 0)] > start)
-    rows = np.flatnonzero(found)
+        rows = np.flatnonzero(slow & (process == code))
+        index = np.searchsorted(merged.start, end[rows]) - 1
+        found.append(rows[(index >= 0) & (merged.end[np.maximum(index, 0)] > start[rows])])
+    rows = np.sort(np.concatenate(found))
     return pd.DataFrame(
         {
             "call": rows,
             "api": host_calls["api"].to_numpy()[rows],
-            "usual_ns": usual[rows].astype(np.int64),
-            "process": host_calls["process"].to_numpy()[rows],
+            "usual_ns": usual[rows],
+            "process": process[rows],
         }
     )
+
+
+def _slow_calls(host_calls: pd.DataFrame, waiting: Waiting) -> tuple[np.ndarray, Ints]:
+    """Which calls take much longer than usual and wait for no operation, and what is usual."""
+    own, verb = own_cost(host_calls, waiting), host_calls["verb"].to_numpy()
+    usual = np.zeros(int(verb.max(initial=0)) + 1)
+    for code in np.unique(verb).tolist():
+        # The short end: with many threads most calls may be delayed.
+        usual[code] = np.quantile(own[verb == code], 0.25)
+    slow = (own > 3 * usual[verb] + _DELAYED_NS) & ~host_calls["blocks"].to_numpy()
+    slow &= ~np.isin(verb, [int(v) for v in _OWNERS])
+    return slow, usual.astype(np.int64)[verb]
 
 
 def recurs(times: np.ndarray, steps: pd.DataFrame, window: pd.DataFrame) -> bool:

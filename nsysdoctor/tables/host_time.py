@@ -2,139 +2,174 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import EMPTY, Ints, Spans, covered, spans, union
+from nsysdoctor.intervals import Ints, Spans, covered, runs, spans, union
+from nsysdoctor.order import Codes, packed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.states import CAUSE, States
+from nsysdoctor.tables.idle_parts import IdleParts
+from nsysdoctor.tables.states import Rests
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.waiting import Waiting
-
-_SAME = ["kind", "name", "bytes"]
-_WAITS = (CAUSE["os_wait"], CAUSE["input_wait"])
 
 
 @table
 def host_calls(
     api: pd.DataFrame,
-    relay: Ints,
+    relay: Codes,
     waiting: Waiting,
     links: Links,
     ops: pd.DataFrame,
     gap_causes: pd.DataFrame,
-    thread_states: dict[int, States] | None = None,
-    loader_ranges: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns the outermost calls in the order of their chain (see `relay`) and start.
 
-    Columns: api, chain, thread, process, verb, start_ns, end_ns, own_ns (the call's own cost,
-    waiting for operations apart), blocks (it waits for operations), op (the first operation it
-    submits, -1 none), before (row of this table of the chain's previous call, -1 none), again
-    (bool: what the chain launches next was launched before) and, about the time between the two
-    outside CUDA: outside_ns, wait_ns (asleep in OS calls), loader_ns (in ranges named like a
-    loader), pause_ns (held by the profiler), idle_ns (a device idled because of it), idle_wait_ns
-    (that part of it asleep), device (the one that idled most, -1 none).
+    Columns: api, chain, thread, verb, start_ns, end_ns, blocks (it waits for operations), op
+    (the first operation it submits, -1 none), outside_ns (from the end of the chain's previous
+    call), idle_ns (of the device that idled most because of what the host did then), device
+    (that one, -1 none).
     """
-    rows = np.flatnonzero(api["top"].to_numpy())
-    rows = rows[np.lexsort((rows, api["start_ns"].to_numpy()[rows], relay[rows]))]
-    columns = ["thread", "process", "verb", "start_ns", "end_ns"]
-    found = api.iloc[rows][columns].reset_index(drop=True)
-    found.insert(0, "api", rows)
-    found.insert(1, "chain", relay[rows])
+    rows = np.flatnonzero(api["top"].to_numpy()).astype(np.int32)
+    rows = rows[time_order(api["start_ns"].to_numpy()[rows], group=relay[rows])]
+    found = {"api": rows, "chain": relay[rows]}
+    for column in ("thread", "verb", "start_ns", "end_ns"):
+        found[column] = api[column].to_numpy()[rows]
     found["blocks"] = waiting.blocks[rows]
-    length = (found["end_ns"] - found["start_ns"]).to_numpy()
-    found["own_ns"] = np.where(found["blocks"], waiting.own_ns[rows], length)
     found["op"] = _first_op(links, rows, len(api), ops)
-    same = found["chain"].to_numpy()[1:] == found["chain"].to_numpy()[:-1]
-    found["before"] = np.concatenate(([-1], np.where(same, np.arange(len(rows) - 1), -1)))[
-        : len(rows)
-    ]
-    found["again"] = _again(found, ops)
-    found = _with_outside(found, thread_states or {}, loader_ranges)
-    return _with_idle(found, gap_causes)
+    found["outside_ns"] = _outside_ns(found)
+    found["idle_ns"], found["device"] = _idle(found, gap_causes)
+    return pd.DataFrame(found, copy=False)
 
 
-def _first_op(links: Links, rows: Ints, calls: int, ops: pd.DataFrame) -> Ints:
-    first = np.full(calls + 1, -1, dtype=np.int64)
+def _first_op(links: Links, rows: Codes, calls: int, ops: pd.DataFrame) -> Codes:
+    first = np.full(calls + 1, -1, dtype=np.int32)
     submitted = np.flatnonzero(links.call >= 0)[::-1]
     order = submitted[np.argsort(-ops["start_ns"].to_numpy()[submitted], kind="stable")]
     first[links.call[order]] = order
     return first[rows]
 
 
-def _again(found: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
-    """Whether the kernel (in a process without kernels the copy of that size) that each call or a
-    later one of its chain launches next is one that its process launched before."""
-    count, op = len(found), found["op"].to_numpy()
-    mine = found[op >= 0].assign(**{c: ops[c].to_numpy()[op[op >= 0]] for c in _SAME})
-    runs = mine["kind"].isin((KERNEL, GRAPH))
-    mine = mine[runs | ~mine["process"].isin(mine.loc[runs, "process"].unique())]
-    mine = mine.sort_values(["start_ns", "api"], kind="stable")
-    known = pd.Series(False, index=np.arange(count))
-    known[mine.index] = mine.duplicated(["process", *_SAME])
-    at = np.full(count + 1, count)
-    at[mine.index] = mine.index
-    following = np.minimum.accumulate(at[::-1])[::-1][:count]
-    row = np.minimum(following, max(count - 1, 0))
-    chain = found["chain"].to_numpy()
-    return np.asarray((following < count) & (chain[row] == chain) & known.to_numpy()[row])
+def opens_chain(host_calls: pd.DataFrame) -> np.ndarray:
+    """Returns which rows of `host_calls` are the first of their chain; the others follow on the
+    row before."""
+    chain = host_calls["chain"].to_numpy()
+    return np.concatenate(([True], chain[1:] != chain[:-1]))[: len(chain)]
 
 
-def in_loop(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
+def own_cost(host_calls: pd.DataFrame, waiting: Waiting) -> Ints:
+    """Returns what each row of `host_calls` costs itself, waiting for operations apart."""
+    length = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy()
+    own = waiting.own_ns[host_calls["api"].to_numpy()]
+    return np.asarray(np.where(host_calls["blocks"].to_numpy(), own, length))
+
+
+def _outside_ns(found: dict[str, np.ndarray]) -> Ints:
+    outside = np.zeros(len(found["api"]), dtype=np.int64)
+    follows = found["chain"][1:] == found["chain"][:-1]
+    outside[1:] = np.where(follows, found["start_ns"][1:] - found["end_ns"][:-1], 0)
+    return outside
+
+
+def _idle(found: dict[str, np.ndarray], gap_causes: pd.DataFrame) -> tuple[Ints, Codes]:
+    """How long the device that idled most did so because of the time before each call, and
+    which device that is."""
+    count = len(found["api"])
+    idle, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int32)
+    outside = gap_causes["api"].to_numpy() < 0
+    thread = gap_causes["thread"].to_numpy()
+    for _, rows in runs(found["chain"]):
+        mine = Spans((found["start_ns"] - found["outside_ns"])[rows], found["start_ns"][rows])
+        whose = np.isin(thread, np.unique(found["thread"][rows]))
+        for number, part in runs(gap_causes["device"].to_numpy()):
+            pieces = np.flatnonzero(outside[part] & whose[part])
+            start, end = (gap_causes[c].to_numpy()[part][pieces] for c in ("start_ns", "end_ns"))
+            share = covered(mine, union(Spans(start, end)))
+            more = share > idle[rows]
+            idle[rows][more], device[rows][more] = share[more], number
+    return idle, device
+
+
+@table
+def loop_calls(
+    host_calls: pd.DataFrame, api: pd.DataFrame, ops: pd.DataFrame, window: pd.DataFrame
+) -> np.ndarray:
     """Returns which rows of `host_calls` belong to what the program repeats: the calls of the
     window, and where no steps tell the start apart, only those that lead to a repeated launch."""
     inside = in_window(host_calls["start_ns"].to_numpy(), window)
     if window["basis"].iloc[0] == "all":
-        inside = inside & host_calls["again"].to_numpy()
-    return np.asarray(inside)
+        inside &= _again(host_calls, api, ops)
+    return inside
 
 
-def _with_outside(
-    found: pd.DataFrame, states: dict[int, States], loader: pd.DataFrame | None
+def _again(host_calls: pd.DataFrame, api: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
+    """Whether the kernel (in a process without kernels the copy of that size) that each call or a
+    later one of its chain launches next is one that its process launched before."""
+    count, chain = len(host_calls), host_calls["chain"].to_numpy()
+    calls = np.flatnonzero(host_calls["op"].to_numpy() >= 0)
+    kind = ops["kind"].to_numpy()[host_calls["op"].to_numpy()[calls]]
+    process = api["process"].to_numpy()[host_calls["api"].to_numpy()[calls]]
+    executes = np.isin(kind, (KERNEL, GRAPH))
+    chosen = executes | ~np.isin(process, np.unique(process[executes]))
+    calls, process = calls[chosen], process[chosen]
+    op = host_calls["op"].to_numpy()[calls]
+    same = packed(process, *(ops[c].to_numpy()[op] for c in ("kind", "name", "bytes")))
+    row = host_calls["api"].to_numpy()[calls]
+    order = time_order(host_calls["start_ns"].to_numpy()[calls], lambda tied: (row[tied],))
+    known = np.zeros(count, dtype=bool)
+    known[calls[order]] = pd.Series(same[order]).duplicated()
+    at = np.full(count + 1, count)
+    at[calls] = calls
+    following = np.minimum.accumulate(at[::-1])[::-1][:count]
+    row = np.minimum(following, max(count - 1, 0))
+    return np.asarray((following < count) & (chain[row] == chain) & known[row])
+
+
+@table
+def between_calls(
+    host_calls: pd.DataFrame,
+    thread_rests: dict[int, Rests],
+    idle_parts: IdleParts,
+    loader_ranges: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    end, before = found["end_ns"].to_numpy(), found["before"].to_numpy()
-    start = found["start_ns"].to_numpy()
-    opens = np.where(before >= 0, end[np.maximum(before, 0)], start).astype(np.int64)
-    names = ("wait_ns", "loader_ns", "pause_ns")
-    shares = {name: np.zeros(len(found), dtype=np.int64) for name in names}
-    for thread, rows in found.groupby("thread", sort=True).indices.items():
-        mine, state = Spans(opens[rows], start[rows]), states.get(int(thread))
-        shares["wait_ns"][rows] = covered(mine, _in_state(state, _WAITS))
-        shares["pause_ns"][rows] = covered(mine, _in_state(state, (CAUSE["profiler"],)))
-        if loader is not None:
-            near = loader[loader["thread"] == thread]
-            named = union(spans(near["start_ns"], near["end_ns"]))
-            shares["loader_ns"][rows] = covered(mine, named)
-    return found.assign(outside_ns=start - opens, **shares)
+    """Returns what else a thread did before calls than run its code, where it did.
 
-
-def _with_idle(found: pd.DataFrame, gap_causes: pd.DataFrame) -> pd.DataFrame:
-    start = found["start_ns"].to_numpy()
-    opens = start - found["outside_ns"].to_numpy()
-    idle, asleep = (np.zeros(len(found), dtype=np.int64) for _ in range(2))
-    device = np.full(len(found), -1, dtype=np.int64)
-    outside = gap_causes[gap_causes["api"] < 0]
-    for _, rows in found.groupby("chain", sort=True).indices.items():
-        threads = found["thread"].iloc[rows].unique()
+    Columns: call (row of `host_calls`), wait_ns (asleep in OS calls), loader_ns (in ranges named
+    like a loader), pause_ns (held by the profiler), idle_wait_ns (part of `idle_ns`: asleep).
+    """
+    start = host_calls["start_ns"].to_numpy()
+    opens = start - host_calls["outside_ns"].to_numpy()
+    names = ("wait_ns", "loader_ns", "pause_ns", "idle_wait_ns")
+    found = {name: np.zeros(len(host_calls), dtype=np.int64) for name in names}
+    thread = host_calls["thread"].to_numpy()
+    for code, rest in thread_rests.items():
+        rows = np.flatnonzero(thread == code)
         mine = Spans(opens[rows], start[rows])
-        for number, pieces in outside[outside["thread"].isin(threads)].groupby("device", sort=True):
-            share = covered(mine, union(spans(pieces["start_ns"], pieces["end_ns"])))
-            waits = pieces[pieces["cause"].isin(_WAITS)]
-            waited = covered(mine, union(spans(waits["start_ns"], waits["end_ns"])))
-            more = share > idle[rows]
-            idle[rows[more]], asleep[rows[more]] = share[more], waited[more]
-            device[rows[more]] = number
-    return found.assign(idle_ns=idle, idle_wait_ns=asleep, device=device)
+        found["wait_ns"][rows] = covered(mine, rest.asleep)
+        found["pause_ns"][rows] = covered(mine, rest.paused)
+        if loader_ranges is not None:
+            near = loader_ranges[loader_ranges["thread"] == code]
+            named = union(spans(near["start_ns"], near["end_ns"]))
+            found["loader_ns"][rows] = covered(mine, named)
+    for rows, asleep in _asleep(host_calls, idle_parts.asleep):
+        found["idle_wait_ns"][rows] = covered(Spans(opens[rows], start[rows]), asleep)
+    some = np.flatnonzero(np.logical_or.reduce([column > 0 for column in found.values()]))
+    return pd.DataFrame({"call": some, **{name: found[name][some] for name in names}}, copy=False)
 
 
-def _in_state(state: States | None, causes: tuple[int, ...]) -> Spans:
-    if state is None:
-        return EMPTY
-    mine = np.isin(state.cause, causes)
-    return union(Spans(state.pieces.start[mine], state.pieces.end[mine]))
+def _asleep(host_calls: pd.DataFrame, pieces: pd.DataFrame) -> Iterator[tuple[Ints, Spans]]:
+    """The calls of each chain for which the same device idled most, and when that device idled
+    while a thread of the chain slept."""
+    device, thread = (host_calls[c].to_numpy() for c in ("device", "thread"))
+    for _, chain in runs(host_calls["chain"].to_numpy()):
+        mine = pieces[pieces["thread"].isin(np.unique(thread[chain]))]
+        for number, slept in mine.groupby("device", sort=True):
+            rows = np.flatnonzero(device[chain] == number) + chain.start
+            yield rows, union(spans(slept["start_ns"], slept["end_ns"]))
 
 
 @table

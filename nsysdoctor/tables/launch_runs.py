@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.intervals import Ints
+from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL, SET
-from nsysdoctor.tables.host_time import in_loop
+from nsysdoctor.tables.host_time import opens_chain
+from nsysdoctor.tables.idle_parts import IdleParts, of_calls
 from nsysdoctor.tables.starving import PAUSE_NS
-from nsysdoctor.tables.states import CAUSE
 from nsysdoctor.verbs import Verb
 
 _LAUNCHES = (Verb.LAUNCH, Verb.SET_ASYNC)
@@ -27,46 +29,44 @@ _PASSING = (Verb.EVENT_RECORD, Verb.STREAM_WAIT, Verb.QUERY, Verb.OTHER)
 
 
 @table
-def launch_runs(host_calls: pd.DataFrame, ops: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
+def launch_runs(
+    host_calls: pd.DataFrame, ops: pd.DataFrame, loop_calls: np.ndarray
+) -> pd.DataFrame:
     """Returns the calls of the window that belong to a run: of one chain, each launching without
     waiting and soon after the one before. Copies over the bus end a run.
 
-    Columns: call (row of `host_calls`), api, run (code), first (bool: opens its run), launch
-    (bool: submits a kernel or a set), op (the operation it submits, -1 none), chain.
+    Columns: call (row of `host_calls`), run (code), first (bool: opens its run), launch (bool:
+    submits a kernel or a set).
     """
-    verb = host_calls["verb"].to_numpy()
-    op, before = host_calls["op"].to_numpy(), host_calls["before"].to_numpy()
-    kind = ops["kind"].to_numpy()[np.maximum(op, 0)]
+    verb, op = host_calls["verb"].to_numpy(), host_calls["op"].to_numpy()
     submits = np.isin(verb, [int(v) for v in _LAUNCHES]) & (op >= 0)
     fitting = submits | np.isin(verb, [int(v) for v in _PASSING])
-    short = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy() < PAUSE_NS
-    fitting &= short & ~host_calls["blocks"].to_numpy()
-    fitting &= in_loop(host_calls, window)
-    follows = np.zeros(len(host_calls), dtype=bool)
-    follows[1:] = fitting[1:] & fitting[:-1] & (before[1:] >= 0)
+    fitting &= (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy() < PAUSE_NS
+    fitting &= loop_calls & ~host_calls["blocks"].to_numpy()
+    follows = fitting & ~opens_chain(host_calls)
+    follows[1:] &= fitting[:-1]
     follows &= host_calls["outside_ns"].to_numpy() < PAUSE_NS
-    run = np.cumsum(fitting & ~follows) - 1
-    rows = np.flatnonzero(fitting)
+    rows = np.flatnonzero(fitting).astype(np.int32)
+    kind = ops["kind"].to_numpy()[np.maximum(op[rows], 0)]
+    first = ~follows[rows]
     return pd.DataFrame(
         {
             "call": rows,
-            "api": host_calls["api"].to_numpy()[rows],
-            "run": run[rows],
-            "first": ~follows[rows],
-            "launch": (submits & np.isin(kind, (KERNEL, SET)))[rows],
-            "op": op[rows],
-            "chain": host_calls["chain"].to_numpy()[rows],
-        }
+            "run": np.cumsum(first, dtype=np.int32) - 1,
+            "first": first,
+            "launch": submits[rows] & np.isin(kind, (KERNEL, SET)),
+        },
+        copy=False,
     )
 
 
 @table
 def slow_graphs(
     host_calls: pd.DataFrame,
-    gap_causes: pd.DataFrame,
+    idle_parts: IdleParts,
     ops: pd.DataFrame,
     launches: pd.DataFrame,
-    window: pd.DataFrame,
+    loop_calls: np.ndarray,
 ) -> pd.DataFrame:
     """Returns the graph launches of the window that take much longer than usual for their size.
 
@@ -74,27 +74,34 @@ def slow_graphs(
     device idled for it). Of a replay recorded as a whole its length tells how many nodes it can
     have at most.
     """
-    graphs = (host_calls["verb"] == int(Verb.GRAPH_LAUNCH)) & ~host_calls["blocks"]
-    chosen = (graphs & (host_calls["op"] >= 0)).to_numpy()
-    rows = np.flatnonzero(chosen & in_loop(host_calls, window))
-    mine = host_calls.iloc[rows].reset_index(drop=True)
-    op = mine["op"].to_numpy()
-    seen = mine["api"].map(launches["api"].value_counts()).fillna(1).to_numpy(dtype=np.int64)
-    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[op]
+    chosen = (host_calls["verb"].to_numpy() == int(Verb.GRAPH_LAUNCH)) & loop_calls
+    chosen &= ~host_calls["blocks"].to_numpy() & (host_calls["op"].to_numpy() >= 0)
+    rows = np.flatnonzero(chosen)
+    mine = host_calls.iloc[rows]
+    row, op = mine["api"].to_numpy(), mine["op"].to_numpy()
+    length = ops["end_ns"].to_numpy()[op] - ops["start_ns"].to_numpy()[op]
     whole = ops["kind"].to_numpy()[op] == GRAPH
+    seen = _op_count(row, launches)
     usual = GRAPH_NS + NODE_NS * np.where(whole, length // _SHORTEST_NODE_NS, seen)
-    launching = gap_causes[gap_causes["cause"] == CAUSE["launch"]]
-    idle = (launching["end_ns"] - launching["start_ns"]).groupby(launching["api"]).sum()
-    call_ns = mine["end_ns"] - mine["start_ns"]
+    call_ns = (mine["end_ns"] - mine["start_ns"]).to_numpy()
     found = pd.DataFrame(
         {
             "call": rows,
-            "api": mine["api"],
-            "thread": mine["thread"],
+            "api": row,
+            "thread": mine["thread"].to_numpy(),
             "device": ops["device"].to_numpy()[op],
             "call_ns": call_ns,
             "usual_ns": usual,
-            "idle_ns": mine["api"].map(idle).fillna(0).astype(np.int64),
+            "idle_ns": of_calls(row, idle_parts.calls, "launch_ns"),
         }
     )
     return found[call_ns > SLOW_RATIO * usual].reset_index(drop=True)
+
+
+def _op_count(row: Codes, launches: pd.DataFrame) -> Ints:
+    """How many operations of the trace each of some calls submitted, at least one."""
+    if not len(row):
+        return np.empty(0, dtype=np.int64)
+    known = launches["api"].to_numpy()
+    count = np.bincount(known, minlength=int(row.max()) + 1)
+    return np.asarray(np.maximum(count[row], 1))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, Spans, spans
+from nsysdoctor.intervals import Ints, Spans, ascending, spans, split_before
 from nsysdoctor.metrics import METRICS
 from nsysdoctor.recipe import table
 from nsysdoctor.report import Metric
@@ -59,14 +59,18 @@ def metrics(
     for row in horizon.itertuples(index=False):
         device = int(row.device)
         scope = _device_scope(steps, window, submissions, ops, device, row)
-        pieces = device_pieces[device_pieces["device"] == device]
-        found += _budget_metrics(device, pieces, scope)
+        found += _budget_metrics(device, _of(device_pieces, device), scope)
         if launches is not None:
-            found += _cause_metrics(device, gap_causes, scope)
+            found += _cause_metrics(device, _of(gap_causes, device), scope)
         found.append(_metric(device, "kernel_ns", _work(_kernels(ops, device), scope)))
         if copies is not None:
             found += _copy_metrics(device, copies[copies["device"] == device], scope)
     return found + (_host_metrics(api, _host_scope(steps, window)) if api is not None else [])
+
+
+def _of(pieces: pd.DataFrame, device: int) -> pd.DataFrame:
+    """The pieces of one device, which come device by device."""
+    return pieces[slice(*np.searchsorted(pieces["device"].to_numpy(), (device, device + 1)))]
 
 
 def _steady(steps: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
@@ -109,17 +113,19 @@ def _device_steps(
     steps: pd.DataFrame, submissions: pd.DataFrame, ops: pd.DataFrame, device: int
 ) -> Spans:
     """The stretch of device time that belongs to each step; host time where it launched nothing."""
-    op = submissions["op"].to_numpy()
-    kind = ops["kind"].to_numpy()[op]
-    mine = (ops["device"].to_numpy()[op] == device) & ((kind == KERNEL) | (kind == GRAPH))
-    order = np.argsort(submissions["called_ns"].to_numpy()[mine], kind="stable")
-    called, op = submissions["called_ns"].to_numpy()[mine][order], op[mine][order]
+    kind, op = ops["kind"].to_numpy(), submissions["op"].to_numpy()
+    runs_there = (ops["device"].to_numpy() == device) & ((kind == KERNEL) | (kind == GRAPH))
+    mine = np.flatnonzero(runs_there[op])
+    called = submissions["called_ns"].to_numpy()[mine]
+    if not ascending(called):
+        order = np.argsort(called, kind="stable")
+        called, mine = called[order], mine[order]
     low, high = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     first, stop = np.searchsorted(called, low), np.searchsorted(called, high)
     some = stop > first
     start, end = low.astype(np.int64), high.astype(np.int64)
-    start[some] = ops["start_ns"].to_numpy()[op[first[some]]]
-    end[some] = ops["end_ns"].to_numpy()[op[stop[some] - 1]]
+    start[some] = ops["start_ns"].to_numpy()[op[mine[first[some]]]]
+    end[some] = ops["end_ns"].to_numpy()[op[mine[stop[some] - 1]]]
     start = np.maximum.accumulate(start)
     follows = np.append(high[:-1] == low[1:], False)
     end[follows] = np.append(start[1:], 0)[follows]
@@ -133,14 +139,19 @@ def _metric(device: int | None, name: str, values: Values) -> Metric:
 
 def _work(these: Spans, scope: Scope) -> Values:
     """How many ns of the intervals lie in each step and in the whole; overlaps count twice."""
-    return Values(*(_inside(these, part) for part in scope))
+    start, end = _sorted(these.start), _sorted(these.end)
+    return Values(*(_inside(start, end, part) for part in scope))
 
 
-def _inside(these: Spans, parts: Spans) -> Floats:
+def _sorted(times: Ints) -> Ints:
+    return times if ascending(times) else np.sort(times, kind="stable")
+
+
+def _inside(start: Ints, end: Ints, parts: Spans) -> Floats:
     edges = np.unique(np.concatenate((*parts,)))
     if len(edges) < 2:
         return np.zeros(len(parts.start))
-    cells = _begun(np.sort(these.start), edges) - _begun(np.sort(these.end), edges)
+    cells = _begun(start, edges) - _begun(end, edges)
     total = np.concatenate(([0], np.cumsum(cells)))
     at = (np.searchsorted(edges, parts.end), np.searchsorted(edges, parts.start))
     return (total[at[0]] - total[at[1]]).astype(np.float64)
@@ -153,34 +164,43 @@ def _begun(times: Ints, edges: Ints) -> Ints:
     cell, so that they cannot overflow.
     """
     width = np.diff(edges)
-    earlier = np.searchsorted(times, edges[:-1], side="right")
-    inner = times[(times > edges[0]) & (times <= edges[-1])]
-    cell = np.searchsorted(edges, inner, side="left")
-    left = np.concatenate(([0], np.cumsum(edges[cell] - inner)))
-    bounds = np.searchsorted(inner, edges, side="right")
-    return (earlier * width + left[bounds[1:]] - left[bounds[:-1]]).astype(np.int64)
+    bounds = np.searchsorted(times, edges, side="right")
+    inner = times[bounds[0] : bounds[-1]]
+    inside = np.diff(bounds)
+    left = np.repeat(edges[1:], inside) - inner
+    total = np.concatenate(([0], np.cumsum(left)))[bounds - bounds[0]]
+    return np.asarray(bounds[:-1] * width + np.diff(total), dtype=np.int64)
+
+
+def _split(pieces: pd.DataFrame, code: str, codes: int, scope: Scope) -> list[Values]:
+    """How many ns of the pieces of each code lie in each step and in the whole."""
+    these = Spans(pieces["start_ns"].to_numpy(), pieces["end_ns"].to_numpy())
+    at = np.concatenate([bound for part in scope for bound in part])
+    before = split_before(these, pieces[code].to_numpy(), codes, at).astype(np.float64)
+    count = len(scope.steps.start)
+    return [
+        Values(row[count : 2 * count] - row[:count], row[2 * count + 1 :] - row[2 * count : -1])
+        for row in before
+    ]
 
 
 def _count(times: Ints, scope: Scope, size: Ints | None = None) -> Values:
     """How many events, or how much of them, begin in each step and in the whole."""
+    if size is None:
+        return Values(*(_between(None, _sorted(times), part) for part in scope))
     order = np.argsort(times, kind="stable")
-    sizes = np.ones(len(times), dtype=np.int64) if size is None else size[order]
-    total = np.concatenate(([0], np.cumsum(sizes)))
+    total = np.concatenate(([0], np.cumsum(size[order])))
     return Values(*(_between(total, times[order], part) for part in scope))
 
 
-def _between(total: Ints, at: Ints, part: Spans) -> Floats:
+def _between(total: Ints | None, at: Ints, part: Spans) -> Floats:
     high, low = np.searchsorted(at, part.end), np.searchsorted(at, part.start)
-    return (total[high] - total[low]).astype(np.float64)
+    return (high - low if total is None else total[high] - total[low]).astype(np.float64)
 
 
 def _budget_metrics(device: int, pieces: pd.DataFrame, scope: Scope) -> list[Metric]:
     """The buckets of a step sum to its length inside the horizon; ratios refer to the length."""
-    bucket, every = pieces["bucket"].to_numpy(), spans(pieces["start_ns"], pieces["end_ns"])
-    spent = {}
-    for code, name in enumerate(BUCKETS):
-        mine = bucket == code
-        spent[name] = _work(Spans(every.start[mine], every.end[mine]), scope)
+    spent = dict(zip(BUCKETS, _split(pieces, "bucket", len(BUCKETS), scope), strict=True))
     length = Values(*((part.end - part.start).astype(np.float64) for part in scope))
     used = _sum(spent["compute"], spent["exposed_communication"])
     return [
@@ -202,15 +222,12 @@ def _ratio(part: Values, whole: Values) -> Values:
     return Values(*(np.minimum(a / np.maximum(b, 1.0), 1.0) for a, b in pairs))
 
 
-def _cause_metrics(device: int, gap_causes: pd.DataFrame, scope: Scope) -> list[Metric]:
-    mine = gap_causes[gap_causes["device"] == device]
-    cause, every = mine["cause"].to_numpy(), spans(mine["start_ns"], mine["end_ns"])
-    found = []
-    for code, name in enumerate(CAUSES):
-        rows = cause == code
-        work = _work(Spans(every.start[rows], every.end[rows]), scope)
-        found.append(_metric(device, f"idle_{name}_ns", work))
-    return found
+def _cause_metrics(device: int, pieces: pd.DataFrame, scope: Scope) -> list[Metric]:
+    split = _split(pieces, "cause", len(CAUSES), scope)
+    return [
+        _metric(device, f"idle_{name}_ns", values)
+        for name, values in zip(CAUSES, split, strict=True)
+    ]
 
 
 def _kernels(ops: pd.DataFrame, device: int) -> Spans:

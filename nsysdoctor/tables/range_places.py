@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.annotation import title
-from nsysdoctor.intervals import Ints, Spans, innermost_at, spans
+from nsysdoctor.intervals import Ints, runs
+from nsysdoctor.nesting import open_at
+from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.step_marks import Marks
 
@@ -18,41 +20,37 @@ _DIGITS = re.compile(r"\d+")
 class RangePlaces:
     """Tells the innermost range of a thread at a time: its title, with numbers folded to `#`.
 
-    `told` says of each text whether it counts; ranges that mark steps do not.
+    `titles` and `told` say of each text what it is called and whether it counts; ranges that
+    mark steps do not.
     """
 
-    def __init__(self, ranges: pd.DataFrame, texts: list[str], told: np.ndarray) -> None:
-        self._texts = texts
+    def __init__(self, ranges: pd.DataFrame, titles: list[str], told: np.ndarray) -> None:
+        self._start, self._end, self._text, self._pushed = (
+            ranges[column].to_numpy() for column in ("start_ns", "end_ns", "text", "pushed")
+        )
+        self._rows = dict(runs(ranges["thread"].to_numpy()))
+        self._titles = sorted({"", *titles})
+        place = {title: code for code, title in enumerate(self._titles)}
+        self._title = np.array([place[title] for title in titles], dtype=np.int32)
         self._told = told
-        self._ranges = ranges
-        self._by_thread: dict[int, tuple[Spans, Ints]] = {}
 
-    def _of(self, thread: int) -> tuple[Spans, Ints]:
-        """The ranges of a thread and their texts, taken out when first asked for."""
-        if thread not in self._by_thread:
-            chosen = (self._ranges["thread"] == thread) & self._ranges["pushed"]
-            mine = self._ranges[chosen & self._told[self._ranges["text"].to_numpy()]]
-            nested = spans(mine["start_ns"], mine["end_ns"])
-            self._by_thread[thread] = nested, mine["text"].to_numpy()
-        return self._by_thread[thread]
-
-    def at(self, thread: Ints, time: Ints) -> list[str]:
-        """Returns the folded text of the innermost range at each time, "" outside all."""
-        found = [""] * len(time)
+    def _at(self, thread: Codes, time: Ints) -> Codes:
+        """The title of the innermost range at each time, by its place; 0 outside all."""
+        found = np.zeros(len(time), dtype=np.int32)
         for code in np.unique(thread).tolist():
-            nested, text = self._of(code)
-            rows = np.flatnonzero(thread == code)
-            inner = innermost_at(nested, time[rows])
-            for row, place in zip(rows.tolist(), inner.tolist(), strict=True):
-                found[row] = self._texts[text[place]] if place >= 0 else ""
+            asked, rows = np.flatnonzero(thread == code), self._rows.get(code, slice(0))
+            asked = asked[np.argsort(time[asked], kind="stable")]
+            text = self._text[rows]
+            wanted = self._pushed[rows] & self._told[text]
+            inner = open_at(wanted, self._start[rows], self._end[rows], time[asked])
+            found[asked[inner >= 0]] = self._title[text[inner[inner >= 0]]]
         return found
 
-    def most(self, thread: Ints, time: Ints, weight: Ints | None = None) -> str:
-        """Returns the text that holds more than half of the weight, "" if none does."""
-        weights = pd.Series(np.ones(len(time)) if weight is None else weight)
-        shares = weights.groupby(self.at(thread, time)).sum().sort_index()
-        top = str(shares.idxmax()) if len(shares) else ""
-        return top if len(shares) and shares.max() > 0.5 * weights.sum() else ""
+    def most(self, thread: Codes, time: Ints, weight: Ints | None = None) -> str:
+        """Returns the title that holds more than half of the weight, "" if none does."""
+        shares = np.bincount(self._at(thread, time), weight, len(self._titles))
+        top = int(shares.argmax())
+        return self._titles[top] if shares[top] > 0.5 * shares.sum() else ""
 
 
 @table

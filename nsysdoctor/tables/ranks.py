@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import clip, spans, union
+from nsysdoctor.intervals import Ints, runs, sums
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.states import CAUSES
 from nsysdoctor.tables.time_budget import BUCKETS
@@ -39,19 +39,23 @@ def rank_activity(
     """Returns what each device did in the window: device, what (a bucket other than idle, or a
     cause of idle time), ns."""
     low, high = int(window["start_ns"].iloc[0]), int(window["end_ns"].iloc[0])
-    rows = []
-    for device in np.unique(device_pieces["device"].to_numpy()).tolist():
-        pieces = device_pieces[device_pieces["device"] == device]
-        for code, bucket in enumerate(BUCKETS[:-1]):
-            rows.append((device, bucket, _inside(pieces[pieces["bucket"] == code], low, high)))
-        idle = gap_causes[gap_causes["device"] == device]
-        for code, cause in enumerate(CAUSES):
-            rows.append((device, cause, _inside(idle[idle["cause"] == code], low, high)))
-    return pd.DataFrame(rows, columns=["device", "what", "ns"])
+    found: list[tuple[int, str, int]] = []
+    for device, rows in runs(device_pieces["device"].to_numpy()):
+        spent = _inside(device_pieces, "bucket", len(BUCKETS), rows, low, high)[:-1]
+        own = slice(*np.searchsorted(gap_causes["device"].to_numpy(), (device, device + 1)))
+        idle = _inside(gap_causes, "cause", len(CAUSES), own, low, high)
+        told = zip((*BUCKETS[:-1], *CAUSES), (*spent.tolist(), *idle.tolist()), strict=True)
+        found.extend((device, what, ns) for what, ns in told)
+    return pd.DataFrame(found, columns=["device", "what", "ns"])
 
 
-def _inside(rows: pd.DataFrame, low: int, high: int) -> int:
-    return union(clip(spans(rows["start_ns"], rows["end_ns"]), low, high)).total_ns
+def _inside(
+    pieces: pd.DataFrame, code: str, codes: int, rows: slice, low: int, high: int
+) -> Ints:
+    """How long the pieces of each code last between two times."""
+    start, end = (pieces[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
+    length = np.minimum(end, high) - np.maximum(start, low)
+    return sums(pieces[code].to_numpy()[rows], np.maximum(length, 0), codes)
 
 
 @table

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints
+from nsysdoctor.intervals import Ints, runs
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY
-from nsysdoctor.tables.host_time import in_loop
+from nsysdoctor.tables.host_time import own_cost
 from nsysdoctor.tables.step_marks import Marks
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.time_budget import BUCKETS
+from nsysdoctor.tables.waiting import Waiting
 from nsysdoctor.verbs import ALLOCATIONS, Verb
 
 PAUSE_NS = 100_000
@@ -35,13 +36,16 @@ def opens_input(
     if memcpy_rows is None or not count:
         return np.zeros(count, dtype=bool)
     op, chain = host_calls["op"].to_numpy(), host_calls["chain"].to_numpy()
-    at = np.where(op >= 0, np.arange(count), count)
+    at = np.where(op >= 0, np.arange(count, dtype=np.int32), count)
     following = np.minimum.accumulate(at[::-1])[::-1]
-    known = (following < count) & (chain[np.minimum(following, count - 1)] == chain)
-    first = op[np.minimum(following, count - 1)]
-    copying = known & (ops["kind"].to_numpy()[first] == COPY)
-    row = np.where(copying, ops["row"].to_numpy()[first], 0)
-    return np.asarray(copying & (memcpy_rows["copy_kind"].to_numpy()[row] == _HTOD))
+    known = np.flatnonzero(following < count)
+    known = known[chain[following[known]] == chain[known]]
+    first = op[following[known]]
+    copying = ops["kind"].to_numpy()[first] == COPY
+    known, row = known[copying], ops["row"].to_numpy()[first[copying]]
+    found = np.zeros(count, dtype=bool)
+    found[known] = memcpy_rows["copy_kind"].to_numpy()[row] == _HTOD
+    return found
 
 
 @table
@@ -50,12 +54,14 @@ def step_openers(
 ) -> Ints:
     """Returns the rows of `host_calls` that come first in each steady step, on the chain of the
     thread that owns the steps."""
-    own = (
-        host_calls[host_calls["thread"] == step_marks.thread] if step_marks is not None else None
-    )
-    if own is None or not len(own):
-        return np.empty(0, dtype=np.int64)
-    mine = np.flatnonzero(host_calls["chain"].to_numpy() == own["chain"].iloc[0])
+    none = np.empty(0, dtype=np.int64)
+    if step_marks is None:
+        return none
+    own = host_calls["thread"].to_numpy() == step_marks.thread
+    if not own.any():
+        return none
+    chain = host_calls["chain"].to_numpy()
+    mine = np.flatnonzero(chain == chain[np.argmax(own)])
     steady = steps.loc[steps["phase"] == "steady", "start_ns"].to_numpy()
     index = np.searchsorted(host_calls["start_ns"].to_numpy()[mine], steady)
     return np.unique(mine[index[index < len(mine)]])
@@ -64,8 +70,10 @@ def step_openers(
 @table
 def input_waits(
     host_calls: pd.DataFrame,
+    between_calls: pd.DataFrame,
     opens_input: np.ndarray,
     step_openers: Ints,
+    loop_calls: np.ndarray,
     window: pd.DataFrame,
     waits: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
@@ -77,17 +85,16 @@ def input_waits(
     a copy to the device. Without any of that a step that opens with such a copy, late in a
     minority of steps, is taken for one (basis inferred).
     """
-    inside = _whole_in_window(host_calls, window)
+    inside = loop_calls & _begins_in_window(host_calls, window)
+    outside = host_calls["outside_ns"].to_numpy()
     opener = np.zeros(len(host_calls), dtype=bool)
     opener[step_openers] = True
-    asleep = host_calls["wait_ns"].to_numpy() * (opener | opens_input)
-    waited = np.maximum(asleep, host_calls["loader_ns"].to_numpy()) * inside
-    basis = np.full(len(host_calls), "measured", dtype=object)
+    waited = _waited(len(host_calls), between_calls, opener | opens_input) * inside
     typical = np.zeros(len(host_calls), dtype=np.int64)
-    blind = opener & opens_input & inside & ~_watched(host_calls, waits)
-    late = _late(host_calls["outside_ns"].to_numpy(), np.flatnonzero(blind & (waited == 0)))
-    waited[late], basis[late] = host_calls["outside_ns"].to_numpy()[late], "inferred"
-    typical[late] = _median(host_calls["outside_ns"].to_numpy()[np.flatnonzero(blind)])
+    blind = np.flatnonzero(opener & opens_input & inside & ~_watched(host_calls, waits))
+    late = _late(outside, blind[waited[blind] == 0])
+    waited[late] = outside[late]
+    typical[late] = _median(outside[blind])
     seen = np.flatnonzero(opener & inside) if opener.any() else np.flatnonzero(waited)
     if len(_late(waited, seen)):
         typical = np.maximum(typical, _median(waited[seen]))
@@ -99,23 +106,31 @@ def input_waits(
             "typical_ns": np.minimum(typical[rows], waited[rows]),
             "idle_ns": host_calls["idle_ns"].to_numpy()[rows],
             "device": host_calls["device"].to_numpy()[rows],
-            "basis": basis[rows],
+            "basis": np.where(np.isin(rows, late), "inferred", "measured").astype(object),
         }
     )
 
 
-def _whole_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
-    """Calls of the window whose time outside CUDA before them lies in it as well."""
+def _waited(count: int, between_calls: pd.DataFrame, asks: np.ndarray) -> Ints:
+    """How long each call was waited for in a loader's range or, where it asks for input, asleep."""
+    waited = np.zeros(count, dtype=np.int64)
+    call = between_calls["call"].to_numpy()
+    asleep = between_calls["wait_ns"].to_numpy() * asks[call]
+    waited[call] = np.maximum(asleep, between_calls["loader_ns"].to_numpy())
+    return waited
+
+
+def _begins_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
+    """Calls whose time outside CUDA before them begins in the window."""
     start = host_calls["start_ns"].to_numpy()
-    opens = start - host_calls["outside_ns"].to_numpy()
-    return np.asarray(in_loop(host_calls, window) & in_window(opens, window))
+    return in_window(start - host_calls["outside_ns"].to_numpy(), window)
 
 
 def _watched(host_calls: pd.DataFrame, waits: pd.DataFrame | None) -> np.ndarray:
     """Calls of threads whose OS calls were recorded."""
     if waits is None:
         return np.zeros(len(host_calls), dtype=bool)
-    return np.asarray(host_calls["thread"].isin(waits["thread"].unique()))
+    return np.isin(host_calls["thread"].to_numpy(), np.unique(waits["thread"].to_numpy()))
 
 
 def _median(values: Ints) -> int:
@@ -134,8 +149,10 @@ def _late(length: Ints, rows: Ints) -> Ints:
 @table
 def host_load(
     host_calls: pd.DataFrame,
-    input_waits: pd.DataFrame,
+    own_outside: Ints,
+    waiting: Waiting,
     device_pieces: pd.DataFrame,
+    loop_calls: np.ndarray,
     window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns how much of the window each chain works and how long the busiest device does.
@@ -145,43 +162,56 @@ def host_load(
     that needs less than half of the device's time runs ahead of it unless something makes it
     wait, so its own code is not what binds.
     """
-    own = _own_outside(host_calls, input_waits)
-    others = host_calls["verb"].isin([int(v) for v in _OTHERS]).to_numpy()
-    work = own + np.where(others, 0, host_calls["own_ns"].to_numpy())
-    inside = in_loop(host_calls, window)
-    by_chain = pd.Series(work[inside]).groupby(host_calls["chain"].to_numpy()[inside]).sum()
+    others = np.isin(host_calls["verb"].to_numpy(), [int(v) for v in _OTHERS])
+    work = own_outside + np.where(others, 0, own_cost(host_calls, waiting))
+    chain = [(code, rows) for code, rows in runs(host_calls["chain"].to_numpy())
+             if loop_calls[rows].any()]  # fmt: skip
+    own = np.array([work[rows][loop_calls[rows]].sum() for _, rows in chain], dtype=np.int64)
     row = window.iloc[0]
-    busy = device_pieces[device_pieces["bucket"] != BUCKETS.index("idle")]
-    end = np.minimum(busy["end_ns"], row["end_ns"])
-    length = (end - np.maximum(busy["start_ns"], row["start_ns"])).clip(lower=0)
-    most = int(length.groupby(busy["device"]).sum().max()) if len(busy) else 0
+    most = _most_busy(device_pieces, int(row["start_ns"]), int(row["end_ns"]))
     return pd.DataFrame(
         {
-            "chain": by_chain.index.to_numpy(),
-            "own_ns": by_chain.to_numpy(),
+            "chain": np.array([code for code, _ in chain], dtype=np.int64),
+            "own_ns": own,
             "busy_ns": most,
-            "bound": by_chain.to_numpy() >= 0.5 * most,
+            "bound": own >= 0.5 * most,
         }
     )
 
 
-def _own_outside(host_calls: pd.DataFrame, input_waits: pd.DataFrame) -> Ints:
-    """The time before each call in which the thread runs code of its own, or sleeps while a
-    device idles for no other reason than that."""
-    apart = host_calls[["wait_ns", "loader_ns"]].max(axis=1).to_numpy().copy()
-    asleep = host_calls["idle_wait_ns"].to_numpy().copy()
-    call = input_waits["call"].to_numpy()
-    apart[call] = np.maximum(apart[call], (input_waits["waited_ns"]).to_numpy())
-    asleep[call] = 0
-    own = host_calls["outside_ns"].to_numpy() - apart - host_calls["pause_ns"].to_numpy()
-    return np.asarray(np.maximum(own, 0) + asleep, dtype=np.int64)
+def _most_busy(device_pieces: pd.DataFrame, low: int, high: int) -> int:
+    """How long the busiest device runs anything between two times."""
+    busy = device_pieces["bucket"].to_numpy() != BUCKETS.index("idle")
+    start, end = (device_pieces[c].to_numpy() for c in ("start_ns", "end_ns"))
+    most = 0
+    for _, rows in runs(device_pieces["device"].to_numpy()):
+        length = np.minimum(end[rows], high) - np.maximum(start[rows], low)
+        most = max(most, int(np.maximum(length, 0)[busy[rows]].sum()))
+    return most
+
+
+@table
+def own_outside(
+    host_calls: pd.DataFrame, between_calls: pd.DataFrame, input_waits: pd.DataFrame
+) -> Ints:
+    """Returns for each row of `host_calls` the time before it in which the thread runs code of
+    its own, or sleeps while a device idles for no other reason than that."""
+    apart, asleep = (np.zeros(len(host_calls), dtype=np.int64) for _ in range(2))
+    call, waits = between_calls["call"].to_numpy(), input_waits["call"].to_numpy()
+    apart[call] = between_calls[["wait_ns", "loader_ns"]].max(axis=1)
+    apart[waits] = np.maximum(apart[waits], input_waits["waited_ns"].to_numpy())
+    apart[call] += between_calls["pause_ns"].to_numpy()
+    asleep[call] = between_calls["idle_wait_ns"]
+    asleep[waits] = 0
+    return np.asarray(np.maximum(host_calls["outside_ns"].to_numpy() - apart, 0) + asleep)
 
 
 @table
 def host_pauses(
     host_calls: pd.DataFrame,
-    input_waits: pd.DataFrame,
+    own_outside: Ints,
     host_load: pd.DataFrame,
+    loop_calls: np.ndarray,
     window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the times before calls of the window in which a thread that binds the device runs
@@ -190,21 +220,24 @@ def host_pauses(
     Columns: call (row of `host_calls`), chain, own_ns (what it runs itself), kept_ns (what the
     chain usually takes between two calls), idle_ns, device.
     """
-    own = _own_outside(host_calls, input_waits)
-    chain = host_calls["chain"].to_numpy()
-    bound = np.isin(chain, host_load.loc[host_load["bound"], "chain"])
-    inside = _whole_in_window(host_calls, window)
+    own, chain = own_outside, host_calls["chain"].to_numpy()
+    bound = np.isin(chain, host_load.loc[host_load["bound"], "chain"].to_numpy())
+    inside = loop_calls & _begins_in_window(host_calls, window)
     rows = np.flatnonzero(bound & inside & (own >= PAUSE_NS))
     # What a framework takes before a launch, where it takes anything.
     launching = inside & (own > 0) & (own < PAUSE_NS) & (host_calls["op"].to_numpy() >= 0)
-    usual = pd.Series(own[launching]).groupby(chain[launching]).median()
-    kept = pd.Series(chain[rows]).map(usual).fillna(DISPATCH_NS).clip(upper=DISPATCH_NS)
+    kept = np.full(len(rows), DISPATCH_NS, dtype=np.int64)
+    for _, part in runs(chain):
+        usual = own[part][launching[part]]
+        mine = slice(*np.searchsorted(rows, (part.start, part.stop)))
+        if len(usual):
+            kept[mine] = min(_median(usual), DISPATCH_NS)
     return pd.DataFrame(
         {
             "call": rows,
             "chain": chain[rows],
             "own_ns": own[rows],
-            "kept_ns": kept.to_numpy().astype(np.int64),
+            "kept_ns": kept,
             "idle_ns": host_calls["idle_ns"].to_numpy()[rows],
             "device": host_calls["device"].to_numpy()[rows],
         }

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import EmptyTraceError, UsageError
-from nsysdoctor.intervals import Spans, partition, spans
+from nsysdoctor.intervals import Spans, partition, runs, sums
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.ops import COMMUNICATION
@@ -74,33 +74,35 @@ def device_pieces(
     A kernel that is no collective and a graph replay count as compute; a collective counts where
     no compute runs, a copy or set where neither does.
     """
-    kind = ops["kind"].to_numpy()
+    kind, device = ops["kind"].to_numpy(), ops["device"].to_numpy()
     collective = (op_category == COMMUNICATION).to_numpy()
     compute = ((kind == KERNEL) & ~collective) | (kind == GRAPH)
-    masks = (compute, collective, ~compute & ~collective)
+    layer = np.where(compute, 0, np.where(collective, 1, 2)).astype(np.int8)
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    device = ops["device"].to_numpy()
-    frames = []
+    found = []
     for row in horizon.itertuples(index=False):
-        here = device == row.device
-        layers = [spans(start[here & mask], end[here & mask]) for mask in masks]
-        shares = partition(layers, int(row.start_ns), int(row.end_ns))
-        frames.append(_stacked(int(row.device), shares))
-    return pd.concat(frames, ignore_index=True)
-
-
-def _stacked(device: int, shares: list[Spans]) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "device": device,
-            "start_ns": np.concatenate([s.start for s in shares]),
-            "end_ns": np.concatenate([s.end for s in shares]),
-            "bucket": np.repeat(
-                np.arange(len(shares), dtype=np.int8), [len(s.start) for s in shares]
-            ),
-        }
+        here = np.where(device == row.device, layer, -1)
+        layers = [np.flatnonzero(here == code) for code in range(len(BUCKETS) - 1)]
+        shares = partition(
+            [Spans(start[mine], end[mine]) for mine in layers], int(row.start_ns), int(row.end_ns)
+        )
+        found.append(_joined(device.dtype.type(row.device), shares))
+    return pd.DataFrame(
+        {name: np.concatenate([part[name] for part in found]) for name in found[0]}, copy=False
     )
-    return frame.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def _joined(device: np.signedinteger, shares: list[Spans]) -> dict[str, np.ndarray]:
+    """The shares of the buckets of one device, by start."""
+    start = np.concatenate([share.start for share in shares])
+    order = np.argsort(start, kind="stable")
+    count = [len(share.start) for share in shares]
+    return {
+        "device": np.full(len(order), device),
+        "start_ns": start[order],
+        "end_ns": np.concatenate([share.end for share in shares])[order],
+        "bucket": np.repeat(np.arange(len(shares), dtype=np.int8), count)[order],
+    }
 
 
 @table
@@ -113,23 +115,29 @@ def time_budget(
     idle_ns (they sum to the span), kernel_work_ns (plain sum of kernel durations, may exceed the
     span), processes (how many ran work there).
     """
-    length = device_pieces["end_ns"] - device_pieces["start_ns"]
-    sums = length.groupby([device_pieces["device"], device_pieces["bucket"]]).sum()
     found = horizon[["device", "start_ns"]].copy()
     found["span_ns"] = horizon["end_ns"] - horizon["start_ns"]
-    for code, bucket in enumerate(BUCKETS):
-        found[f"{bucket}_ns"] = [int(sums.get((d, code), 0)) for d in found["device"]]
-    found["kernel_work_ns"] = _kernel_work(ops, horizon)
-    users = ops.groupby("device")["process"].nunique()
-    found["processes"] = [int(users.get(d, 0)) for d in found["device"]]
+    length = (device_pieces["end_ns"] - device_pieces["start_ns"]).to_numpy()
+    bucket = device_pieces["bucket"].to_numpy()
+    spent = {
+        device: sums(bucket[rows], length[rows], len(BUCKETS))
+        for device, rows in runs(device_pieces["device"].to_numpy())
+    }
+    for code, name in enumerate(BUCKETS):
+        found[f"{name}_ns"] = [int(spent[d][code]) if d in spent else 0 for d in found["device"]]
+    worked = [_worked(ops, row.device, row.start_ns, row.end_ns) for row in
+              horizon.itertuples(index=False)]  # fmt: skip
+    found["kernel_work_ns"] = [work for work, _ in worked]
+    found["processes"] = [processes for _, processes in worked]
     return found
 
 
-def _kernel_work(ops: pd.DataFrame, horizon: pd.DataFrame) -> list[int]:
-    kernels = ops[ops["kind"] == KERNEL]
-    work = []
-    for row in horizon.itertuples(index=False):
-        mine = kernels[kernels["device"] == row.device]
-        inside = np.minimum(mine["end_ns"], row.end_ns) - np.maximum(mine["start_ns"], row.start_ns)
-        work.append(int(inside.clip(lower=0).sum()))
-    return work
+def _worked(ops: pd.DataFrame, device: int, low: int, high: int) -> tuple[int, int]:
+    """How long the kernels of a device take within two times, and how many processes ran work
+    there at any time."""
+    mine = np.flatnonzero(ops["device"].to_numpy() == device)
+    processes = len(np.unique(ops["process"].to_numpy()[mine]))
+    kernels = mine[ops["kind"].to_numpy()[mine] == KERNEL]
+    start, end = ops["start_ns"].to_numpy()[kernels], ops["end_ns"].to_numpy()[kernels]
+    work = np.minimum(end, high) - np.maximum(start, low)
+    return int(np.maximum(work, 0).sum()), processes
