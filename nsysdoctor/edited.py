@@ -80,7 +80,7 @@ class _Patch:
 
     def begin(self) -> int:
         """Returns the first node with an edge that was edited, past the last node for none."""
-        return int(np.searchsorted(self.graph.first, self._low, side="right")) - 1
+        return int(np.searchsorted(self.graph.first, np.int32(self._low), side="right")) - 1
 
     def undo(self) -> None:
         """Puts everything back as it was."""

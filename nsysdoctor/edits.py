@@ -137,11 +137,34 @@ def steps_of(cure: Cure, scenario: Scenario) -> dict[Change, list[Step]]:
     steps = defaultdict(list)
     for frame in frames_of(cure):
         mine = frame if scenario == "fast" else _where(frame, ~frame["only_fast"].to_numpy())
-        for change in np.unique(mine["change"].to_numpy()):
+        for change in _changes(mine):
             part = _where(mine, mine["change"].to_numpy() == change)
             values = part[_VALUE[scenario]].to_numpy()
-            steps[Change(change)].append(Step(part["row"].to_numpy(), values))
+            steps[change].append(Step(part["row"].to_numpy(), values))
     return steps
+
+
+def differs(frame: pd.DataFrame, scenario: Scenario) -> bool:
+    """Returns whether a scenario makes other edits than the middle one."""
+    other = (frame[_VALUE[scenario]] != frame["ns"]).any()
+    return bool(other or (scenario == "fast" and frame["only_fast"].any()))
+
+
+def parted(cure: Cure) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Returns the edits of such kinds as are the same in all scenarios, and the others."""
+    frames = frames_of(cure)
+    uncertain = [f for f in frames if differs(f, "slow") or differs(f, "fast")]
+    open_to = {change for frame in uncertain for change in _changes(frame)}
+    certain = [frame for frame in frames if open_to.isdisjoint(_changes(frame))]
+    return certain, [f for f in frames if not open_to.isdisjoint(_changes(f))]
+
+
+def _changes(frame: pd.DataFrame) -> list[Change]:
+    """The kinds of change in a frame, most often one."""
+    change = frame["change"].to_numpy()
+    if len(change) and (change == change[0]).all():
+        return [Change(change[0])]
+    return [Change(code) for code in np.unique(change)]
 
 
 def _where(frame: pd.DataFrame, kept: npt.NDArray[np.bool_]) -> pd.DataFrame:

@@ -139,10 +139,13 @@ def never(lag: Lags) -> int:
 
 def fitting(lag: Lags, values: npt.NDArray[Any]) -> Lags:
     """Returns the lags in a type that can hold the values as well: themselves where it can."""
-    narrow = np.iinfo(np.int32)
-    if not len(values) or (values.min() > narrow.min and values.max() <= narrow.max):
+    limit = np.iinfo(np.int32)
+    fits = not len(values) or (values.min() > limit.min and values.max() <= limit.max)
+    if fits or lag.dtype == np.int64:
         return lag
-    return lag.astype(np.int64, copy=False)
+    wide = lag.astype(np.int64)
+    wide[lag == never(lag)] = never(wide)
+    return wide
 
 
 def number_nodes(api: pd.DataFrame, ops: pd.DataFrame) -> Nodes:
@@ -165,7 +168,7 @@ def number_nodes(api: pd.DataFrame, ops: pd.DataFrame) -> Nodes:
     time[call_start], time[call_end], time[op_start], time[op_end] = called, returned, began, ended
     of_call = np.full((2, len(api)), -1, dtype=np.int32)
     of_call[:, top] = call_start, call_end
-    return Nodes(of_call[0], of_call[1], op_start, op_end, time)
+    return Nodes(of_call[0], of_call[1], op_start.copy(), op_end, time)
 
 
 def _ranks(values: Ints) -> Numbers:
@@ -188,14 +191,14 @@ def settle(nodes: Nodes, wishes: Iterable[Wish]) -> Graph:
     """Returns the graph: of the edges into a node the one that promises the latest time binds
     and gets the observed lag; the others get their typical lag, at most the observed one."""
     parts = sorted((_part(wish, nodes.time) for wish in wishes), key=lambda part: part.kind)
-    entering = np.zeros(len(nodes.time) + 1, dtype=np.int32)
+    first = np.zeros(len(nodes.time) + 1, dtype=np.int32)
     for part in parts:
         if part.kind in _SEVERAL:
-            np.add.at(entering, part.target + 1, 1)
+            np.add.at(first, part.target, 1)
         else:
-            entering[part.target + 1] += 1
-    first = np.cumsum(entering, dtype=np.int32)
-    edges = _by_target(parts, first, entering[1:])
+            first[part.target] += 1
+    np.cumsum(first, dtype=np.int32, out=first)
+    edges = _by_target(parts, first)
     edges = edges._replace(lag=_bound(edges, first, nodes.time))
     usual = {kind: _usual_ns(edges.lag[edges.kind == kind]) for kind in _PASSED_ON}
     return Graph(nodes, edges, first, usual)
@@ -224,20 +227,23 @@ def _part(wish: Wish, time: Ints) -> _Part:
     return _Part(source, target, lag.astype(narrow, copy=False), wish.kind)
 
 
-def _by_target(parts: list[_Part], first: Numbers, left: Numbers) -> Edges:
-    """The edges by target, those into one node in the order of the parts, which are used up;
-    `left` tells how many edges into each node have not found their place."""
+def _by_target(parts: list[_Part], first: Numbers) -> Edges:
+    """The edges by target, those into one node in the order of the parts, which are used up.
+
+    `first` tells where the edges into each node end, and after that where they begin.
+    """
     size = int(first[-1])
     source, kind = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int8)
     lag = np.empty(size, dtype=np.result_type(np.int32, *(part.lag for part in parts)))
     while parts:
-        part = parts.pop(0)
-        beyond = first[part.target + 1]
-        place = beyond - left[part.target]
+        part = parts.pop()
         if part.kind in _SEVERAL:
-            before = np.searchsorted(part.target, part.target)
-            place += np.arange(len(place), dtype=np.int32) - before.astype(np.int32)
-        left[part.target] = beyond - place - 1
+            begin, end = (np.searchsorted(part.target, part.target, s) for s in ("left", "right"))
+            place = first[part.target] - (end - np.arange(len(end)))
+            first[part.target] -= end - begin
+        else:
+            place = first[part.target] - 1
+            first[part.target] = place
         source[place], lag[place], kind[place] = part.source, part.lag, part.kind
     return Edges(source, lag, kind)
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.compiled import run_pass
 from nsysdoctor.edited import edited
-from nsysdoctor.edits import Cure, Scenario, frames_of
+from nsysdoctor.edits import Cure, Scenario, differs, parted
 from nsysdoctor.graph import Graph, Numbers, never
 from nsysdoctor.intervals import Ints
 
 _BEFORE_ALL = -(1 << 62)
 _FAIR_RATIO = 0.05
-_COMPILED_NODES = 200_000
-"""Below this many nodes compiling the pass takes longer than running it."""
-
 
 class Finish(NamedTuple):
     """The nodes at which a window ends: a host node with an offset, and operation ends."""
@@ -38,9 +35,10 @@ class Price:
     high_ns: int
 
 
-def _pass(first: Any, source: Any, lag: Any, cut: int, time: Any, begin: int, end: int) -> None:
+def _pass(first: Any, source: Any, lag: Any, bounds: Any, time: Any) -> None:
     """Sets the time of each node to the latest of what it waits for; one that waits for nothing
-    keeps its time."""
+    keeps its time. `bounds`: the first node and the one after the last, the lag of a cut edge."""
+    begin, end, cut = bounds
     for node in range(begin, end):
         at = _BEFORE_ALL
         for edge in range(first[node], first[node + 1]):
@@ -50,14 +48,6 @@ def _pass(first: Any, source: Any, lag: Any, cut: int, time: Any, begin: int, en
             time[node] = at
 
 
-@cache
-def _compiled() -> Callable[..., None]:
-    import numba
-
-    made: Callable[..., None] = numba.njit(cache=True)(_pass)
-    return made
-
-
 def run(graph: Graph, begin: int = 0, end: int | None = None, time: Ints | None = None) -> Ints:
     """Returns the times of the nodes up to `end`, ns, in `time` where it is given; where nothing
     was edited exactly the observed ones. Before `begin` nothing may have been edited."""
@@ -65,14 +55,9 @@ def run(graph: Graph, begin: int = 0, end: int | None = None, time: Ints | None 
     end = size if end is None else end
     time = np.empty(size, dtype=np.int64) if time is None else time
     time[:end] = graph.nodes.time[:end]
-    first, source, lag = graph.first, graph.edges.source, graph.edges.lag
-    if size >= _COMPILED_NODES:
-        _compiled()(first, source, lag, never(lag), time, begin, end)
-        return time
-    # On Python lists, which small traces finish before a compiler starts.
-    moved = time[:end].tolist()
-    _pass(first.tolist(), source.tolist(), lag.tolist(), never(lag), moved, begin, end)
-    time[:end] = moved
+    bounds = np.array([begin, end, never(graph.edges.lag)], dtype=np.int64)
+    told = (graph.first, graph.edges.source, graph.edges.lag, bounds)
+    run_pass(_pass, size, told, (time[:end],))
     return time
 
 
@@ -95,28 +80,37 @@ class Replay:
         self._end = 1 + max((_last(finish) for finish in finishes), default=-1)
         self._time = np.empty(len(graph.nodes.time), dtype=np.int64)
 
-    def saving_ns(self, cure: Cure, scenario: Scenario) -> int:
+    def saving_ns(self, cure: Cure, scenario: Scenario = "middle") -> int:
         """Returns what the edits save of the window, for the process that gains most."""
         with edited(self.graph, cure, scenario) as (graph, begin):
-            if begin >= self._end:
-                return 0
-            time = run(graph, begin, self._end, self._time)
+            return self._saving_ns(graph, begin)
+
+    def price(self, cure: Cure) -> Price:
+        """Returns the saving with its bounds; equal bounds where the cure is certain."""
+        certain, uncertain = parted(cure)
+        with edited(self.graph, certain, "middle") as (common, start):
+
+            def saving_ns(scenario: Scenario) -> int:
+                with edited(common, uncertain, scenario) as (graph, begin):
+                    return self._saving_ns(graph, min(start, begin))
+
+            middle = saving_ns("middle")
+            low = high = middle
+            if any(differs(frame, "slow") for frame in uncertain):
+                low = min(saving_ns("slow"), middle)
+            if any(differs(frame, "fast") for frame in uncertain):
+                high = max(saving_ns("fast"), middle)
+        return Price(middle, low, high)
+
+    def _saving_ns(self, graph: Graph, begin: int) -> int:
+        if begin >= self._end:
+            return 0
+        time = run(graph, begin, self._end, self._time)
         gains = [
             before - finish_ns(finish, time)
             for before, finish in zip(self._before, self.finishes, strict=True)
         ]
         return max(0, min(max(gains, default=0), self.window_ns))
-
-    def price(self, cure: Cure) -> Price:
-        """Returns the saving with its bounds; equal bounds where the cure is certain."""
-        middle = self.saving_ns(cure, "middle")
-        low = high = middle
-        frames = frames_of(cure)
-        if any((frame["slow_ns"] != frame["ns"]).any() for frame in frames):
-            low = min(self.saving_ns(cure, "slow"), middle)
-        if any(((f["fast_ns"] != f["ns"]) | f["only_fast"]).any() for f in frames):
-            high = max(self.saving_ns(cure, "fast"), middle)
-        return Price(middle, low, high)
 
 
 def _last(finish: Finish) -> int:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from nsysdoctor.edited import edited
-from nsysdoctor.edits import Change, edits
+from nsysdoctor.edits import Change, edits, join, parted
 from nsysdoctor.graph import Kind, Wish, number_nodes, settle
 from nsysdoctor.replay import Finish, Replay, run
 from nsysdoctor.tables.collectives import collectives, gpus_text, rank_groups
@@ -130,6 +130,33 @@ def test_copies_freed_of_their_engine_let_the_next_wait_for_those_before(count: 
     with edited(replay.graph, edits(Change.FREE_ENGINE, 0, freed), "middle") as (graph, begin):
         time = run(graph, begin)
     assert int(time[replay.graph.nodes.op_start[-1]]) == 11
+
+
+@pytest.mark.parametrize("length", [10, 3_000_000_000])
+def test_lags_of_any_length_are_exact_and_a_graph_is_restored(length: int) -> None:
+    graph = chain(4, Kind.STREAM, length).graph
+    assert run(graph).tolist() == graph.nodes.time.tolist()
+    before = [column.copy() for column in graph.edges]
+    longer = edits(Change.OP_NS, 0, [1, 1, 2], [7, 5_000_000_000, 0])
+    gone = edits(Change.RELEASE, 0, [1])
+    with (
+        edited(graph, join(longer, gone), "middle") as (changed, begin),
+        edited(changed, edits(Change.STREAM_NS, 0, [3], 0), "middle") as (more, _),
+    ):
+        ends = run(more, begin)[more.nodes.op_end].tolist()
+    # The third follows the first, the last follows the third at once.
+    assert ends == [length, length + 1 + 5_000_000_000, length + 1, 2 * length + 1]
+    for column, was in zip(graph.edges, before, strict=True):
+        assert column.tolist() == was.tolist()
+
+
+def test_certain_edits_are_told_from_those_of_a_kind_that_is_uncertain() -> None:
+    sure, other = edits(Change.CALL_NS, 0, [1, 2]), edits(Change.OP_NS, 0, [1])
+    ranged = edits(Change.OP_NS, 0, [2], 5, fast_ns=3)
+    hoped = edits(Change.FREE_OP, 0, [1], only_fast=True)
+    certain, uncertain = parted([sure, other, ranged, hoped])
+    assert [c.iloc[0]["change"] for c in certain] == [Change.CALL_NS]
+    assert [c.iloc[0]["change"] for c in uncertain] == [Change.OP_NS, Change.OP_NS, Change.FREE_OP]
 
 
 def test_unseen_drops_only_what_was_merely_seen() -> None:

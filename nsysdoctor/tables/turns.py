@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.graph import Numbers
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import narrowed, packed
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, KERNEL
 from nsysdoctor.tables.ops import COMMUNICATION
@@ -23,8 +25,8 @@ class Turns(NamedTuple):
     its device the previous such kernel, where that one belongs to another stream and had ended.
     """
 
-    engine: Ints
-    device: Ints
+    engine: Numbers
+    device: Numbers
 
 
 @table
@@ -40,40 +42,43 @@ def turns(
     A copy engine serves one copy of its direction. A kernel with at least one block for every
     multiprocessor leaves no room that another such kernel would gain from.
     """
-    copying = ops["kind"].to_numpy() == COPY
-    direction = (op_names["key"].to_numpy() >> 16)[ops["name"].to_numpy()]
-    place = direction * 4096 + ops["device"].to_numpy()
-    fills = _fills(ops, devices, kernel_rows) & (op_category != COMMUNICATION).to_numpy()
-    before = previous(ops["device"].to_numpy(), fills)
+    copy = np.flatnonzero(ops["kind"].to_numpy() == COPY)
+    direction = op_names["key"].to_numpy()[ops["name"].to_numpy()[copy]] >> 16
+    engine = packed(direction, ops["device"].to_numpy()[copy])
+    full = _filling(ops, devices, kernel_rows)
+    full = full[(op_category != COMMUNICATION).to_numpy()[full]]
+    device = previous(ops["device"].to_numpy()[full], full, len(ops))
     lane, start, end = (ops[c].to_numpy() for c in ("lane", "start_ns", "end_ns"))
-    other = (before >= 0) & (lane[before] != lane) & (end[before] <= start)
-    return Turns(previous(place, copying), np.where(other, before, -1))
+    after = np.flatnonzero(device >= 0)
+    before = device[after]
+    device[after[(lane[before] == lane[after]) | (end[before] > start[after])]] = -1
+    return Turns(previous(engine, copy, len(ops)), device)
 
 
-def _fills(
-    ops: pd.DataFrame, devices: pd.DataFrame, kernel_rows: pd.DataFrame | None
-) -> np.ndarray:
-    """Which kernels have a block for every multiprocessor of their device."""
-    fills = np.zeros(len(ops), dtype=bool)
+def _filling(ops: pd.DataFrame, devices: pd.DataFrame, kernel_rows: pd.DataFrame | None) -> Ints:
+    """The kernels that have a block for every multiprocessor of their device."""
     kernel = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
-    if kernel_rows is None or not len(kernel):
-        return fills
+    if kernel_rows is None:
+        return kernel[:0]
     row = ops["row"].to_numpy()[kernel]
     blocks = np.ones(len(kernel), dtype=np.int64)
     for side in ("grid_x", "grid_y", "grid_z"):
         blocks *= np.maximum(kernel_rows[side].to_numpy()[row], 1)
     count = devices["sm_count"].to_numpy()
     place = np.searchsorted(devices["device"].to_numpy(), ops["device"].to_numpy()[kernel])
-    fills[kernel] = blocks >= np.where(count > 0, count, _SM_COUNT)[place]
-    return fills
+    enough = blocks >= np.where(count > 0, count, _SM_COUNT)[place]
+    return np.asarray(kernel[enough])
 
 
-def previous(group: Ints, mine: np.ndarray) -> Ints:
-    """Returns the previous row of the same group for each row that counts, in row order; -1 for
-    the first of a group and for rows that do not count."""
-    found = np.full(len(group), -1, dtype=np.int64)
-    rows = np.flatnonzero(mine)
-    order = rows[np.argsort(group[rows], kind="stable")]
+def previous(group: np.ndarray, rows: Ints | None = None, size: int | None = None) -> Numbers:
+    """Returns for each of `size` rows the previous one of its group, -1 for the first of a group.
+
+    `group` has a code for each of `rows`, which are in order; the others are in no group.
+    """
+    found = np.full(len(group) if size is None else size, -1, dtype=np.int32)
+    order = np.argsort(narrowed(group), kind="stable")
     same = group[order][1:] == group[order][:-1]
+    if rows is not None:
+        order = rows[order]
     found[order[1:][same]] = order[:-1][same]
     return found

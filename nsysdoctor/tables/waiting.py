@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import first_rows, narrowed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.verbs import SYNCS, Verb
 
@@ -19,7 +21,10 @@ _RETURN_NS = 5_000
 _QUEUE_DEPTH = 200
 """A launch that takes long while this many operations are queued waits for the queue."""
 
+_QUEUEING = [Verb.LAUNCH, Verb.GRAPH_LAUNCH, Verb.COPY_ASYNC, Verb.SET_ASYNC]
 _BURST_CALLS, _BACK_AND_FORTH = 5, 3
+_STREAM = ["process", "context", "stream"]
+_NONE = np.empty(0, dtype=np.int64)
 
 
 class Waiting(NamedTuple):
@@ -33,7 +38,7 @@ class Waiting(NamedTuple):
     op: Ints
     lag_ns: Ints
     blocks: np.ndarray
-    own_ns: Ints
+    own_ns: npt.NDArray[np.int32]
     event_waiter: Ints
     event_op: Ints
 
@@ -55,31 +60,31 @@ def waiting(
     copies that end inside their call are waited for by it; other calls that take much longer
     than usual and end right after an operation waited for that one.
     """
+    queues = _Queues(ops, submissions)
     pairs = [_own_copies(ops, api, launches, pageable_calls)]
     if syncs is not None and len(syncs):
-        pairs.append(_recorded_syncs(ops, api, submissions, syncs, event_rows, processes))
-    known = np.zeros(len(api), dtype=bool)
+        pairs.append(_recorded_syncs(ops, api, queues, syncs, event_rows, processes))
+    blocks = np.zeros(len(api), dtype=bool)
     for call, _ in pairs:
-        known[call] = True
-    pairs.append(_observed(ops, api, submissions, known))
+        blocks[call] = True
+    pairs.append(_observed(ops, api, submissions, blocks))
     call = np.concatenate([c for c, _ in pairs])
     op = np.concatenate([o for _, o in pairs])
-    blocks = np.zeros(len(api), dtype=bool)
     blocks[call] = True
     lag = api["end_ns"].to_numpy()[call] - ops["end_ns"].to_numpy()[op]
     waiter, event_op = (
-        _event_waits(ops, api, submissions, syncs, event_rows, processes)
+        _event_waits(api, queues, syncs, event_rows, processes)
         if syncs is not None and event_rows is not None and processes is not None
-        else (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        else (_NONE, _NONE)
     )
     return Waiting(
         call, op, np.clip(lag, 0, _RETURN_NS), blocks, _own(api), waiter, event_op
     )
 
 
-def _own(api: pd.DataFrame) -> Ints:
+def _own(api: pd.DataFrame) -> npt.NDArray[np.int32]:
     length = (api["end_ns"] - api["start_ns"]).to_numpy()
-    return np.asarray(np.minimum(length, _OWN_NS), dtype=np.int64)
+    return np.asarray(np.minimum(length, _OWN_NS), dtype=np.int32)
 
 
 def _own_copies(
@@ -87,86 +92,88 @@ def _own_copies(
 ) -> tuple[Ints, Ints]:
     """Copies and sets that their own call waits for: they end before it returns, and it is no
     call that only queues. A tiny pinned copy may be done before its call is, by chance."""
-    op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
-    verb, start, end = (api[c].to_numpy()[call] for c in ("verb", "start_ns", "end_ns"))
-    waits = np.isin(verb, [Verb.COPY, Verb.SET]) | np.isin(call, pageable_calls)
-    waits |= np.isin(verb, [Verb.COPY_ASYNC, Verb.SET_ASYNC]) & (end - start > _LAG_NS)
-    inside = ops["end_ns"].to_numpy()[op] <= end
-    chosen = waits & inside & api["top"].to_numpy()[call]
-    return call[chosen], op[chosen]
+    verb, start, end = (api[c].to_numpy() for c in ("verb", "start_ns", "end_ns"))
+    waits = np.isin(verb, [Verb.COPY_ASYNC, Verb.SET_ASYNC]) & (end - start > _LAG_NS)
+    waits |= np.isin(verb, [Verb.COPY, Verb.SET])
+    waits[pageable_calls] = True
+    waits &= api["top"].to_numpy()
+    mine = np.flatnonzero(waits[launches["api"].to_numpy()])
+    op, call = launches["op"].to_numpy()[mine], launches["api"].to_numpy()[mine]
+    inside = ops["end_ns"].to_numpy()[op] <= end[call]
+    return call[inside], op[inside]
 
 
-class _Submitted(NamedTuple):
-    """Submissions to one place in call order: their times, and the latest end so far."""
+class _Queues:
+    """The operations submitted to each stream or context, in the order of their calls."""
 
-    called_ns: Ints
-    op: Ints
+    def __init__(self, ops: pd.DataFrame, submissions: pd.DataFrame) -> None:
+        self._called = submissions["called_ns"].to_numpy()
+        self._op = submissions["op"].to_numpy()
+        self._end = ops["end_ns"].to_numpy()
+        lane = ops["lane"].to_numpy()
+        self._lanes = ops[_STREAM].iloc[first_rows(lane)].reset_index(drop=True)
+        mine = narrowed(lane[self._op])
+        self._order = np.argsort(mine, kind="stable")
+        count = np.bincount(mine, minlength=len(self._lanes))
+        self._opens = np.append(0, np.cumsum(count))
 
-    def last_before(self, at: Ints) -> Ints:
-        index = np.searchsorted(self.called_ns, at) - 1
-        return np.asarray(np.where(index >= 0, self.op[np.maximum(index, 0)], -1), dtype=np.int64)
+    def at(self, place: dict[str, int]) -> tuple[Ints, Ints]:
+        """Returns (called_ns, op) of what was submitted to the stream or context."""
+        lanes = self._lanes
+        mine = np.logical_and.reduce([lanes[name] == value for name, value in place.items()])
+        rows = [
+            self._order[self._opens[lane] : self._opens[lane + 1]] for lane in np.flatnonzero(mine)
+        ]
+        every = np.sort(np.concatenate([_NONE, *rows]), kind="stable")
+        return self._called[every], self._op[every]
+
+    def last_before(self, place: dict[str, int], at: Ints) -> Ints:
+        """Returns of the operations submitted to the place before each time the one that ends
+        last, -1 for none."""
+        called, op = self.at(place)
+        end = self._end[op]
+        reach = np.maximum.accumulate(end)
+        latest = np.maximum.accumulate(np.where(end == reach, np.arange(len(op)), 0))
+        index = np.searchsorted(called, at) - 1
+        found = np.full(len(at), -1, dtype=np.int64)
+        found[index >= 0] = op[latest[index[index >= 0]]]
+        return found
 
 
-def _latest(submissions: pd.DataFrame, ops: pd.DataFrame) -> _Submitted:
-    """Of the operations submitted so far the one that ends last, at each submission."""
-    ordered = submissions.sort_values(["called_ns", "op"], kind="stable")
-    op = ordered["op"].to_numpy()
-    end = ops["end_ns"].to_numpy()[op]
-    reach = np.maximum.accumulate(end)
-    place = np.maximum.accumulate(np.where(end == reach, np.arange(len(op)), 0))
-    return _Submitted(ordered["called_ns"].to_numpy(), op[place])
-
-
-def _by_place(
-    submissions: pd.DataFrame, ops: pd.DataFrame, columns: list[str]
-) -> dict[tuple[int, ...], _Submitted]:
-    places = ops[columns].iloc[submissions["op"].to_numpy()].reset_index(drop=True)
-    groups = places.groupby(columns, sort=True).indices
-    return {
-        (key if isinstance(key, tuple) else (key,)): _latest(submissions.iloc[rows], ops)
-        for key, rows in groups.items()
-    }
+def _calls_of(api: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
+    """The calls that records may have come from: process, correlation, api, called_ns; of those
+    that share an id the first."""
+    mine = np.flatnonzero(np.isin(api["correlation"], records["correlation"]))
+    calls = api[["process", "correlation"]].iloc[mine]
+    calls = calls.assign(api=mine, called_ns=api["start_ns"].to_numpy()[mine])
+    return calls.drop_duplicates(["process", "correlation"])
 
 
 def _with_calls(syncs: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     """The synchronisation records with the row and start of the call that made each."""
-    calls = pd.DataFrame(
-        {
-            "process": api["process"],
-            "correlation": api["correlation"],
-            "api": np.arange(len(api)),
-            "called_ns": api["start_ns"],
-        }
-    ).drop_duplicates(["process", "correlation"])
-    found = syncs.merge(calls, "inner", ["process", "correlation"])
+    found = syncs.merge(_calls_of(api, syncs), "inner", ["process", "correlation"])
     return found.sort_values(["called_ns", "api"], kind="stable", ignore_index=True)
 
 
 def _recorded_syncs(
     ops: pd.DataFrame,
     api: pd.DataFrame,
-    submissions: pd.DataFrame,
+    queues: _Queues,
     syncs: pd.DataFrame,
     event_rows: pd.DataFrame | None,
     processes: pd.DataFrame | None,
 ) -> tuple[Ints, Ints]:
     records = _with_calls(syncs, api)
-    call, op = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for what, columns, keys in (
-        ("stream", ["process", "context", "stream"], ["process", "context", "stream"]),
-        ("device", ["process", "context"], ["process", "context"]),
-    ):
-        places = _by_place(submissions, ops, columns)
-        for key, rows in records[records["what"] == what].groupby(keys, sort=True):
-            place = places.get(key if isinstance(key, tuple) else (key,))
-            if place is not None:
-                call.append(rows["api"].to_numpy())
-                op.append(place.last_before(rows["called_ns"].to_numpy()))
+    call, op = [_NONE], [_NONE]
+    for what, place in (("stream", _STREAM), ("device", _STREAM[:2])):
+        for key, rows in records[records["what"] == what].groupby(place, sort=True):
+            call.append(rows["api"].to_numpy())
+            called = rows["called_ns"].to_numpy()
+            op.append(queues.last_before(dict(zip(place, key, strict=True)), called))
     if event_rows is not None and processes is not None:
         waits = records[records["what"] == "event"]
-        recorded = _recorded_ops(ops, api, submissions, waits, event_rows, processes)
         call.append(waits["api"].to_numpy())
-        op.append(recorded)
+        op.append(_recorded_ops(api, queues, waits, event_rows, processes))
     calls, waited = np.concatenate(call), np.concatenate(op)
     real = (waited >= 0) & api["top"].to_numpy()[calls]
     real &= ops["end_ns"].to_numpy()[np.maximum(waited, 0)] <= api["end_ns"].to_numpy()[calls]
@@ -174,9 +181,8 @@ def _recorded_syncs(
 
 
 def _recorded_ops(
-    ops: pd.DataFrame,
     api: pd.DataFrame,
-    submissions: pd.DataFrame,
+    queues: _Queues,
     waits: pd.DataFrame,
     event_rows: pd.DataFrame,
     processes: pd.DataFrame,
@@ -188,13 +194,7 @@ def _recorded_ops(
     from nsysdoctor.tables.devices import process_code
 
     made = event_rows.assign(process=process_code(processes, event_rows["global_pid"]))
-    calls = pd.DataFrame(
-        {
-            "process": api["process"],
-            "correlation": api["correlation"],
-            "recorded_ns": api["start_ns"],
-        }
-    ).drop_duplicates(["process", "correlation"])
+    calls = _calls_of(api, event_rows).rename(columns={"called_ns": "recorded_ns"})
     made = made.merge(calls, "inner", ["process", "correlation"])
     made = made.sort_values(["recorded_ns", "event"], kind="stable")
     asked = waits.reset_index(names="wait").sort_values(["called_ns", "wait"], kind="stable")
@@ -205,19 +205,16 @@ def _recorded_ops(
     )  # fmt: skip
     found = np.full(len(waits), -1, dtype=np.int64)
     position = {wait: i for i, wait in enumerate(waits.index)}
-    places = _by_place(submissions, ops, ["process", "context", "stream"])
-    for key, rows in joined.dropna().groupby(["process", "context", "stream"], sort=True):
-        place = places.get(tuple(int(k) for k in key))
-        if place is not None:
-            last = place.last_before(rows["recorded_ns"].to_numpy(dtype=np.int64))
-            found[[position[w] for w in rows["wait"]]] = last
+    for key, rows in joined.dropna().groupby(_STREAM, sort=True):
+        place = {name: int(code) for name, code in zip(_STREAM, key, strict=True)}
+        last = queues.last_before(place, rows["recorded_ns"].to_numpy(dtype=np.int64))
+        found[[position[w] for w in rows["wait"]]] = last
     return found
 
 
 def _event_waits(
-    ops: pd.DataFrame,
     api: pd.DataFrame,
-    submissions: pd.DataFrame,
+    queues: _Queues,
     syncs: pd.DataFrame,
     event_rows: pd.DataFrame,
     processes: pd.DataFrame,
@@ -225,18 +222,13 @@ def _event_waits(
     """(waiter, awaited) for every stream wait on an event: the next operation submitted to the
     waiting stream starts after the last one that the event covers."""
     waits = _with_calls(syncs[syncs["what"] == "stream_wait"], api)
-    awaited = _recorded_ops(ops, api, submissions, waits, event_rows, processes)
+    awaited = _recorded_ops(api, queues, waits, event_rows, processes)
     waiter = np.full(len(waits), -1, dtype=np.int64)
-    keys = ["process", "context", "stream"]
-    places = ops[keys].iloc[submissions["op"].to_numpy()].reset_index(drop=True)
-    groups = places.groupby(keys, sort=True).indices
-    for key, rows in waits.groupby(keys, sort=True):
-        if key not in groups:
-            continue
-        mine = submissions.iloc[groups[key]].sort_values(["called_ns", "op"], kind="stable")
-        index = np.searchsorted(mine["called_ns"].to_numpy(), rows["called_ns"].to_numpy())
-        inside = index < len(mine)
-        waiter[rows.index.to_numpy()[inside]] = mine["op"].to_numpy()[index[inside]]
+    for key, rows in waits.groupby(_STREAM, sort=True):
+        called, op = queues.at(dict(zip(_STREAM, key, strict=True)))
+        index = np.searchsorted(called, rows["called_ns"].to_numpy())
+        inside = index < len(op)
+        waiter[rows.index.to_numpy()[inside]] = op[index[inside]]
     real = (waiter >= 0) & (awaited >= 0)
     return waiter[real], awaited[real]
 
@@ -245,62 +237,81 @@ def _observed(
     ops: pd.DataFrame, api: pd.DataFrame, submissions: pd.DataFrame, known: np.ndarray
 ) -> tuple[Ints, Ints]:
     """Calls that took unusually long and returned right after an operation ended."""
-    start, end = api["start_ns"].to_numpy(), api["end_ns"].to_numpy()
-    length, verb = end - start, api["verb"].to_numpy()
-    usual = pd.Series(length).groupby(api["name"].to_numpy()).transform(lambda v: v.quantile(0.25))
-    syncing = np.isin(verb, [int(v) for v in SYNCS])
-    slow = (length > _LAG_NS) & (syncing | (length > 3 * usual.to_numpy() + _LAG_NS))
-    launching = np.isin(verb, [Verb.LAUNCH, Verb.GRAPH_LAUNCH, Verb.COPY_ASYNC, Verb.SET_ASYNC])
-    slow &= ~launching | (_queued(ops, api, submissions) >= _QUEUE_DEPTH)
-    rows = np.flatnonzero(slow & ~known & api["top"].to_numpy())
-    found_call, found_op = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for process in np.unique(api["process"].to_numpy()[rows]):
-        mine = np.flatnonzero(ops["process"].to_numpy() == process)
-        order = mine[np.argsort(ops["end_ns"].to_numpy()[mine], kind="stable")]
-        here = rows[api["process"].to_numpy()[rows] == process]
-        if not len(order):
+    rows = _unusual(api, np.flatnonzero(api["top"].to_numpy() & ~known))
+    rows = rows[_may_wait(ops, api, submissions, rows)]
+    start, end, process = (api[c].to_numpy()[rows] for c in ("start_ns", "end_ns", "process"))
+    call, op = [_NONE], [_NONE]
+    for code in np.unique(process):
+        mine = np.flatnonzero(ops["process"].to_numpy() == code)
+        if not len(mine):
             continue
-        ends = ops["end_ns"].to_numpy()[order]
-        index = np.searchsorted(ends, end[here], side="right") - 1
-        last = ends[np.maximum(index, 0)]
+        ends = ops["end_ns"].to_numpy()[mine]
+        order = time_order(ends)
+        here = np.flatnonzero(process == code)
+        index = np.searchsorted(ends[order], end[here], side="right") - 1
+        last = ends[order[np.maximum(index, 0)]]
         near = (index >= 0) & (last > start[here]) & (end[here] - last <= _LAG_NS)
-        found_call.append(here[near])
-        found_op.append(order[index[near]])
-    return np.concatenate(found_call), np.concatenate(found_op)
+        call.append(rows[here[near]])
+        op.append(mine[order[index[near]]])
+    return np.concatenate(call), np.concatenate(op)
 
 
-def _queued(ops: pd.DataFrame, api: pd.DataFrame, submissions: pd.DataFrame) -> Ints:
-    """How many operations of its process are submitted and not ended when each call starts."""
-    queued = np.zeros(len(api), dtype=np.int64)
-    for process, rows in submissions.groupby("process", sort=True):
-        mine = np.flatnonzero(api["process"].to_numpy() == process)
-        at = api["start_ns"].to_numpy()[mine]
-        ended = np.sort(ops["end_ns"].to_numpy()[rows["op"].to_numpy()])
-        called = np.sort(rows["called_ns"].to_numpy())
-        queued[mine] = np.searchsorted(called, at) - np.searchsorted(ended, at)
-    return queued
+def _unusual(api: pd.DataFrame, rows: Ints) -> Ints:
+    """Those of the calls that take long for their kind, and all long ones that synchronise."""
+    length = (api["end_ns"] - api["start_ns"]).to_numpy()
+    rows = rows[length[rows] > _LAG_NS]
+    name, mine = api["name"].to_numpy(), length[rows]
+    unusual = np.isin(api["verb"].to_numpy()[rows], [int(v) for v in SYNCS])
+    for code in np.unique(name[rows]):
+        usual = np.percentile(length[name == code], 25)
+        unusual |= (name[rows] == code) & (mine > 3 * usual + _LAG_NS)
+    return rows[unusual]
+
+
+def _may_wait(
+    ops: pd.DataFrame, api: pd.DataFrame, submissions: pd.DataFrame, rows: Ints
+) -> np.ndarray:
+    """Which calls may have waited for an operation: a call that only queues does where many
+    operations of its process are submitted and have not ended when it starts."""
+    waits = ~np.isin(api["verb"].to_numpy()[rows], _QUEUEING)
+    process, at = api["process"].to_numpy()[rows], api["start_ns"].to_numpy()[rows]
+    owner, called = submissions["process"].to_numpy(), submissions["called_ns"].to_numpy()
+    for code in np.unique(process[~waits]):
+        mine = np.flatnonzero(owner == code)
+        ended = np.sort(ops["end_ns"].to_numpy()[submissions["op"].to_numpy()[mine]], kind="stable")
+        here = np.flatnonzero((process == code) & ~waits)
+        before = np.searchsorted(called[mine], at[here]) - np.searchsorted(ended, at[here])
+        waits[here] = before >= _QUEUE_DEPTH
+    return waits
 
 
 @table
-def relay(api: pd.DataFrame) -> Ints:
+def relay(api: pd.DataFrame) -> npt.NDArray[np.int32]:
     """Returns a chain code for each row of `api`: calls of one chain follow one another.
 
     A thread is a chain of its own, but threads of one process that take turns in bursts and
     never overlap hand work to each other, as the backward pass of a framework does; they are
     one chain.
     """
-    chain = api["thread"].to_numpy().copy()
-    top = api[["process", "thread", "start_ns", "end_ns"]][api["top"].to_numpy()]
-    for _, calls in top.groupby("process", sort=True):
+    thread, process = api["thread"].to_numpy(), api["process"].to_numpy()
+    chain = np.array(thread, dtype=np.int32)
+    # The calls of a thread follow one another in `api`.
+    opens = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
+    of_process = process[opens]
+    for code in np.unique(of_process):
+        if np.count_nonzero(of_process == code) < 2:
+            continue
+        mine = api["top"].to_numpy() & (process == code)
         chains: list[pd.DataFrame] = []
-        for thread, rows in calls.groupby("thread", sort=True):
+        top = api[["thread", "start_ns", "end_ns"]][mine]
+        for owner, rows in top.groupby("thread", sort=True):
             place = next((i for i, c in enumerate(chains) if _take_turns(c, rows)), len(chains))
             if place == len(chains):
                 chains.append(rows)
                 continue
-            chain[chain == thread] = chains[place]["thread"].iloc[0]
+            chain[thread == owner] = chains[place]["thread"].iloc[0]
             chains[place] = pd.concat([chains[place], rows])
-    return np.asarray(chain, dtype=np.int64)
+    return chain
 
 
 def _take_turns(one: pd.DataFrame, other: pd.DataFrame) -> bool:
