@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.peaks import DevicePeaks
-from nsysdoctor.tables.taxonomy import COMPUTE_HEAVY, MATHS, MEMORY_BOUND
+from nsysdoctor.tables.taxonomy import COMPUTE_HEAVY, MEMORY_BOUND
 
 Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int8]
 
 BOUNDS = ("unknown", "memory", "compute", "latency")
 BASES = ("", "measured", "geometry", "inferred")
@@ -21,117 +22,99 @@ MEMORY_BOUND_RATIO = 0.6
 SHORT_NS = 5_000
 """Below this a kernel spends its time on launch, ramp-up and drain."""
 
+_UNKNOWN, _MEMORY, _COMPUTE, _LATENCY = range(len(BOUNDS))
+_NOTHING, _MEASURED, _, _INFERRED = range(len(BASES))
 
-def bound(kernels: pd.DataFrame, peaks: DevicePeaks) -> pd.DataFrame:
-    """What limits each kernel: memory, compute, latency or unknown, and how that is known.
 
-    `kernels` has category, dtype, math, blocks, duration_ns, bytes, rate_bytes_per_s, basis (one
-    of BASES), and optionally flops (NaN where unknown). Returns bound and basis (categorical),
-    same index; basis is the one of the bytes where they decided, "measured" for latency,
-    "inferred" where only the category did, "" for unknown.
+def roofs_of(configurations: pd.DataFrame, peaks: Mapping[int, DevicePeaks]) -> pd.DataFrame:
+    """Returns the roofs over launch configurations, which have device, dtype and math.
+
+    Columns: peak_bytes_per_s, peak_flops_per_s (NaN where unknown), sm_count (0 where unknown).
+    """
+    key = ["device", "dtype", "math"]
+    code = configurations.groupby(key, sort=False, observed=True).ngroup().to_numpy()
+    roofs = [
+        _roof(peaks.get(int(device), DevicePeaks()), str(dtype), str(math))
+        for device, dtype, math in configurations[key].drop_duplicates().itertuples(index=False)
+    ]
+    columns = ["peak_bytes_per_s", "peak_flops_per_s", "sm_count"]
+    values = np.array(roofs, dtype=np.float64).reshape(-1, len(columns))
+    return pd.DataFrame(values[code], configurations.index, columns)
+
+
+def _roof(peaks: DevicePeaks, dtype: str, math: str) -> tuple[float, float, int]:
+    flops = peaks.flops_per_s(dtype, math)
+    return peaks.memory_bytes_per_s or np.nan, flops or np.nan, peaks.sm_count or 0
+
+
+class Roofline:
+    """What limits kernels of some launch configurations: memory, compute, latency or unknown.
 
     A kernel is on the memory roof above 60 % of peak bandwidth, on the compute roof above 60 %
     of peak operations/s. Below both it is latency bound if it has fewer blocks than the device
     has SMs or takes less than 5 µs; else its arithmetic intensity decides, else its category.
     """
-    memory, compute, intensity = _utilisation(kernels, peaks)
-    matrix = _by_value(kernels["category"], COMPUTE_HEAVY.__contains__)
-    # matrix kernels of unknown units may be helpers, or read their matrix only once
-    known = _by_value(kernels["math"], lambda math: math != "unknown")
-    conditions = [
-        _by_value(kernels["category"], lambda category: category == "communication"),
-        memory > MEMORY_BOUND_RATIO,
-        compute > MEMORY_BOUND_RATIO,
-        _too_small(kernels, peaks),
-        intensity < 1,
-        intensity >= 1,
-        _by_value(kernels["category"], MEMORY_BOUND.__contains__),
-        matrix & (known | _by_value(kernels["category"], lambda name: name == "attention")),
-    ]
-    given = _by_value(kernels["basis"], BASES.index)
-    nothing, measured, inferred = (BASES.index(basis) for basis in ("", "measured", "inferred"))
-    sources: list[int | npt.NDArray[np.int8]] = [
-        nothing,
-        given,
-        given,
-        measured,
-        given,
-        given,
-        inferred,
-        inferred,
-    ]
-    verdict = _select(conditions, [BOUNDS.index(verdict) for verdict in _VERDICTS], 0)
-    basis = _select(conditions, sources, nothing)
-    return pd.DataFrame(
-        {
-            "bound": pd.Categorical.from_codes(verdict, BOUNDS),
-            "basis": pd.Categorical.from_codes(basis, BASES),
-        },
-        index=kernels.index,
-    )
 
+    def __init__(self, configurations: pd.DataFrame) -> None:
+        """`configurations` has category, math, blocks and what `roofs_of` tells."""
+        category, math = configurations["category"], configurations["math"]
+        self._bytes_per_s, self._flops_per_s = (
+            configurations[name].to_numpy() for name in ("peak_bytes_per_s", "peak_flops_per_s")
+        )
+        # Persistent tensor-core kernels come in clusters and may leave some SMs without a block.
+        least = configurations["sm_count"].to_numpy() / np.where(math == "tensor", 2, 1)
+        self._few_blocks = configurations["blocks"].to_numpy() < least
+        self._silent = (category == "communication").to_numpy()
+        # Matrix kernels of unknown units may be helpers, or read their matrix only once.
+        matrix = category.isin(COMPUTE_HEAVY) & ((math != "unknown") | (category == "attention"))
+        usual = np.where(matrix, _COMPUTE, _UNKNOWN)
+        self._usual = np.where(category.isin(MEMORY_BOUND), _MEMORY, usual).astype(np.int8)
 
-# in the order of the conditions in `bound`
-_VERDICTS = ("unknown", "memory", "compute", "latency", "memory", "compute", "memory", "compute")
+    def bound(
+        self,
+        of: npt.NDArray[Any],
+        duration_ns: npt.NDArray[np.int64],
+        moved: Floats,
+        basis: Codes,
+        flops: Floats | None = None,
+    ) -> tuple[Codes, Codes]:
+        """Returns what binds each kernel (place in BOUNDS) and how that is known (in BASES).
+
+        Kernels have a configuration, a duration, bytes moved (NaN where unknown), the basis of
+        these, and operations. Theirs is the basis of the bytes where those decided, "measured"
+        for latency, "inferred" where only the category did, "" for unknown.
+        """
+        seconds = np.where(duration_ns > 0, duration_ns, np.nan) / 1e9
+        cases: list[tuple[npt.NDArray[np.bool_], int, int | Codes]] = [
+            (self._silent[of], _UNKNOWN, _NOTHING),
+            (moved / seconds / self._bytes_per_s[of] > MEMORY_BOUND_RATIO, _MEMORY, basis),
+            (self._few_blocks[of] | (duration_ns < SHORT_NS), _LATENCY, _MEASURED),
+        ]
+        if flops is not None:
+            compute, intensity = self._arithmetic(of, seconds, moved, flops)
+            cases.insert(2, (compute > MEMORY_BOUND_RATIO, _COMPUTE, basis))
+            cases += [(intensity < 1, _MEMORY, basis), (intensity >= 1, _COMPUTE, basis)]
+        usual = self._usual[of]
+        inferred = np.where(usual == _UNKNOWN, np.int8(_NOTHING), np.int8(_INFERRED))
+        conditions, verdicts, bases = zip(*cases, strict=True)
+        return _select(conditions, verdicts, usual), _select(conditions, bases, inferred)
+
+    def _arithmetic(
+        self, of: npt.NDArray[Any], seconds: Floats, moved: Floats, flops: Floats
+    ) -> tuple[Floats, Floats]:
+        """Shares of peak operations/s, and intensity over the ridge; NaN where unknown."""
+        roof = self._flops_per_s[of]
+        compute = flops / seconds / roof
+        ridge = roof / self._bytes_per_s[of]
+        intensity = flops / np.where(moved > 0, moved, np.nan) / ridge
+        # More than the roof means that the shapes are not this kernel's.
+        possible = ~(compute > 1)
+        return np.where(possible, compute, np.nan), np.where(possible, intensity, np.nan)
 
 
 def _select(
-    conditions: Sequence[npt.NDArray[np.bool_]],
-    values: Sequence[int | npt.NDArray[np.int8]],
-    otherwise: int,
-) -> npt.NDArray[np.int8]:
-    """The value of the first condition that holds, per row."""
+    conditions: Sequence[npt.NDArray[np.bool_]], values: Sequence[int | Codes], otherwise: Codes
+) -> Codes:
+    """The value of the first condition that holds, per kernel."""
     choices = [np.asarray(value, dtype=np.int8) for value in values]
-    return np.select(conditions, choices, np.int8(otherwise))
-
-
-def _by_value(column: pd.Series[str], function: Callable[[str], object]) -> npt.NDArray[Any]:
-    """`function` of every row, called once per distinct value."""
-    values = column.astype("category").cat
-    table = np.array([function(value) for value in values.categories])
-    codes = values.codes.to_numpy()
-    return table[codes] if len(table) else np.zeros(len(codes), dtype=bool)
-
-
-def _utilisation(kernels: pd.DataFrame, peaks: DevicePeaks) -> tuple[Floats, Floats, Floats]:
-    """Shares of peak bandwidth and of peak operations/s, and intensity over the ridge; or NaN."""
-    rate = kernels["rate_bytes_per_s"].to_numpy(dtype=np.float64)
-    memory = rate / (peaks.memory_bytes_per_s or np.nan)
-    if "flops" not in kernels:
-        nothing = np.full(len(kernels), np.nan)
-        return memory, nothing, nothing
-    flops = kernels["flops"].to_numpy(dtype=np.float64)
-    duration_ns = kernels["duration_ns"].to_numpy(dtype=np.float64)
-    moved = kernels["bytes"].to_numpy(dtype=np.float64)
-    roof = _roofs(kernels, peaks)
-    compute = flops / (np.where(duration_ns > 0, duration_ns, np.nan) / 1e9) / roof
-    ridge = roof / (peaks.memory_bytes_per_s or np.nan)
-    intensity = flops / np.where(moved > 0, moved, np.nan) / ridge
-    # more than the roof means that the shapes are not this kernel's
-    possible = ~(compute > 1)
-    return memory, np.where(possible, compute, np.nan), np.where(possible, intensity, np.nan)
-
-
-def _roofs(kernels: pd.DataFrame, peaks: DevicePeaks) -> Floats:
-    """Operations/s of each kernel's type on its units, NaN where unknown."""
-    roofs = np.full(len(kernels), np.nan)
-    for math in MATHS:
-        on_units = _by_value(kernels["math"], math.__eq__).astype(bool)
-        roofs = np.where(on_units, _by_value(kernels["dtype"], _roof_on(math, peaks)), roofs)
-    return roofs
-
-
-def _roof_on(math: str, peaks: DevicePeaks) -> Callable[[str], float]:
-    return lambda dtype: peaks.flops_per_s(dtype, math) or np.nan
-
-
-def _too_small(kernels: pd.DataFrame, peaks: DevicePeaks) -> npt.NDArray[np.bool_]:
-    """Kernels that cannot fill the device.
-
-    Persistent tensor-core kernels come in clusters and may leave some SMs without a block.
-    """
-    tensor = _by_value(kernels["math"], lambda math: math == "tensor")
-    blocks = kernels["blocks"].to_numpy(dtype=np.int64) * np.where(tensor, 2, 1)
-    short = kernels["duration_ns"].to_numpy(dtype=np.int64) < SHORT_NS
-    result: npt.NDArray[np.bool_] = (blocks < (peaks.sm_count or 0)) | short
-    return result
+    return np.asarray(np.select(conditions, choices, otherwise), dtype=np.int8)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.kernels import Kernels
 
 REMOVABLE_NS = 250_000
 _USUAL_TIMES = 2
@@ -14,17 +15,17 @@ is not what launching it costs: a step begins there, or the host did something e
 
 
 def fuse(
-    kernels: pd.DataFrame, subject: np.ndarray, unit: np.ndarray, times: pd.DataFrame,
+    kernels: Kernels, subject: np.ndarray, unit: np.ndarray, times: pd.DataFrame,
     *, host_ratio: float = 0.0,
 ) -> list[pd.DataFrame]:  # fmt: skip
     """Returns the edits that make each unit one kernel: its first runs for the fused time, the
     others vanish with their launches.
 
-    `kernels` are rows of the table in order, `subject` and `unit` one code per row, equal units
-    adjacent; `times` has fused_ns, slow_ns, fast_ns per row. Of the host time between launches
+    `kernels` are in order, `subject` and `unit` one code per kernel, equal units adjacent;
+    `times` has fused_ns, slow_ns, fast_ns per row. Of the host time between launches
     `host_ratio` remains in the slow case. Kernels of a CUDA graph keep their one launch.
     """
-    op = kernels["op"].to_numpy()
+    op = kernels["op"]
     first = np.append(True, unit[1:] != unit[:-1])[: len(unit)]
     head = times[first]
     return join(
@@ -34,20 +35,19 @@ def fuse(
         ),
         edits(Change.OP_NS, subject[~first], op[~first], 0),
         edits(Change.RELEASE, subject[~first], op[~first]),
-        unlaunched(kernels[~first], subject[~first], host_ratio),
+        unlaunched(kernels.at(~first), subject[~first], host_ratio),
     )  # fmt: skip
 
 
 def unlaunched(
-    kernels: pd.DataFrame, subject: np.ndarray, host_ratio: float = 0.0
+    kernels: Kernels, subject: np.ndarray, host_ratio: float = 0.0
 ) -> list[pd.DataFrame]:
     """Returns the edits under which the launches of kernels, and the host time that goes with
     each, are not there; of that time `host_ratio` remains in the slow case. What a launch takes
     beyond the usual, as the first one of a kernel that loads its code, remains as well."""
-    alone = kernels["alone"].to_numpy()
-    columns = ("api", "outside_ns", "call_ns")
-    call, outside, own = (kernels[c].to_numpy()[alone] for c in columns)
-    owner = subject[alone]
+    alone = kernels["alone"]
+    mine, owner = kernels.at(alone), subject[alone]
+    call, outside, own = mine["api"], mine["outside_ns"], mine["call_ns"]
     costs = _removable(outside, owner)
     kept = outside - costs
     return join(

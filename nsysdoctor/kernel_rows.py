@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from nsysdoctor.bound import BASES, BOUNDS
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.peaks import DevicePeaks
 from nsysdoctor.report import KernelRow
 from nsysdoctor.trace import Trace
@@ -28,34 +31,38 @@ def kernel_summary(trace: Trace, index: int) -> list[KernelRow]:
     return [_row(row, names, peaks, index) for row in chosen.to_dict("records")]
 
 
-def _sums(kernels: pd.DataFrame) -> pd.DataFrame:
+def _sums(kernels: Kernels) -> pd.DataFrame:
     """Per device and name, longest first: size, sum, median, share, rate and what binds most."""
     key = ["device", "name"]
-    grouped = kernels.groupby(key, sort=True)["duration_ns"]
-    sums = grouped.agg(["size", "sum", "median"])
-    told = kernels[kernels["bytes"].notna()].groupby(key, sort=True)
-    moved = told[["bytes", "duration_ns"]].sum()
-    time = moved["duration_ns"].where(moved["duration_ns"] > 0)
-    sums["rate"] = moved["bytes"] / time * 1e9
-    sums = sums.join(_verdict(kernels)).reset_index()
+    grouped = kernels.configurations.groupby(key, sort=True)
+    sums = pd.DataFrame(grouped.size().index.to_frame(index=False))
+    group = kernels.spread(grouped.ngroup().astype(np.int32))
+    took = kernels["duration_ns"]
+    sums["size"] = np.bincount(group)
+    sums["sum"] = np.bincount(group, took).astype(np.int64)
+    sums["median"] = pd.Series(took).groupby(group).median()
+    known = ~np.isnan(kernels["bytes"])
+    moved = pd.Series(kernels["bytes"][known]).groupby(group[known]).sum()
+    time = np.bincount(group[known], took[known], len(sums))
+    sums["rate"] = moved / np.where(time > 0, time, np.nan)[moved.index] * 1e9
+    sums = sums.join(_verdict(group, kernels))
     sums["share"] = sums["sum"] / np.maximum(sums.groupby("device")["sum"].transform("sum"), 1)
     return sums.sort_values(
         ["sum", "device", "name"], ascending=[False, True, True], ignore_index=True
     )
 
 
-def _verdict(kernels: pd.DataFrame) -> pd.DataFrame:
+def _verdict(group: npt.NDArray[np.int32], kernels: Kernels) -> pd.DataFrame:
     """What binds the launches of each name for most of their time, and how that is known."""
-    key = ["device", "name"]
-    asked = kernels[[*key, "duration_ns"]].assign(
-        bound=kernels["bound"].cat.codes, basis=kernels["basis"].cat.codes
-    )
-    by = asked.groupby([*key, "bound", "basis"], sort=True)["duration_ns"].sum().reset_index()
-    by = by.sort_values([*key, "duration_ns", "bound", "basis"], ascending=[True] * 2 + [False] * 3)
-    first = by.drop_duplicates(key).set_index(key)
-    for column in ("bound", "basis"):
-        first[column] = kernels[column].cat.categories.to_numpy()[first[column].to_numpy()]
-    return first[["bound", "basis"]]
+    kinds = len(BOUNDS) * len(BASES)
+    place = group.astype(np.int64) * kinds + kernels["bound"] * len(BASES) + kernels["basis"]
+    spent = np.bincount(place, kernels["duration_ns"], (int(group.max()) + 1) * kinds)
+    # Of equals the last; what took no time at all still counts above what did not occur.
+    occurs = np.bincount(place, minlength=len(spent)) > 0
+    by_kind = np.where(occurs, spent, -1.0).reshape(-1, kinds)
+    most = kinds - 1 - by_kind[:, ::-1].argmax(axis=1)
+    bound, basis = np.divmod(most, len(BASES))
+    return pd.DataFrame({"bound": np.array(BOUNDS)[bound], "basis": np.array(BASES)[basis]})
 
 
 def _row(

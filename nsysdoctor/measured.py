@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.annotation import Annotation
+from nsysdoctor.distinct import distinct
 from nsysdoctor.flops import Work
 from nsysdoctor.geometry import ITEMSIZES, operand_sizes
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.shape_work import COMPARISONS, TYPE_BYTES, Operand, family_of, operator_work
 
 Floats = npt.NDArray[np.float64]
@@ -90,74 +93,88 @@ def _recorded(annotation: Annotation) -> list[int] | None:
     return sizes if sizes and all(sizes) else None
 
 
+class KernelWork(NamedTuple):
+    """Operations and bytes of every kernel, NaN where unknown."""
+
+    flops: Floats
+    bytes: Floats
+
+
 def measured_work(
-    kernels: pd.DataFrame,
+    kernels: Kernels,
     full_names: Sequence[str],
     instance: Ints,
     said: pd.DataFrame,
     annotations: Sequence[Annotation],
-) -> tuple[Floats, Floats]:
-    """Operations and bytes of each kernel by its operator's shapes, NaN where they do not tell.
+) -> KernelWork | None:
+    """Operations and bytes of each kernel by its operator's shapes; None where no shapes were
+    recorded.
 
-    `kernels` has name, category, dtype, math, duration_ns; `instance` is the operator's range
-    that each was launched in (-1 none); `said` has operator and module, places in `annotations`
-    (-1 none). The kernels of the operator's own kind share its work by their time; helpers beside
-    them (a fill, the sum of a split product) get none.
+    `instance` is the operator's range that each kernel was launched in (-1 none); `said` has
+    operator and module, places in `annotations` (-1 none). The kernels of the operator's own kind
+    share its work by their time; helpers beside them (a fill, the sum of a split product) get
+    none.
     """
-    flops, moved = np.full(len(kernels), np.nan), np.full(len(kernels), np.nan)
     sized = np.array([bool((one.as_operator() or one).sizes) for one in annotations] + [False])
     rows = np.flatnonzero((instance >= 0) & sized[said["operator"].to_numpy()])
     if not len(rows):
-        return flops, moved
-    asked = pd.DataFrame(
-        {
-            "operator": said["operator"].to_numpy()[rows],
-            "module": said["module"].to_numpy()[rows],
-            "name": kernels["name"].to_numpy()[rows],
-            "dtype": kernels["dtype"].astype(str).to_numpy()[rows],
-            "category": kernels["category"].astype(str).to_numpy()[rows],
-            "known": kernels["math"].astype(str).to_numpy()[rows] != "unknown",
-        }
-    )
-    told = _works(asked, full_names, annotations)
-    share = _shares(told, instance[rows], kernels["duration_ns"].to_numpy()[rows])
-    flops[rows], moved[rows] = told["flops"] * share, told["bytes"] * share
-    return flops, moved
+        return None
+    mine = kernels.at(rows)
+    job, works = _works(mine, said.iloc[rows], full_names, annotations)
+    share = _shares(works, job, instance[rows], mine["duration_ns"])
+    found = KernelWork(np.full(len(kernels), np.nan), np.full(len(kernels), np.nan))
+    found.flops[rows] = works["flops"].to_numpy()[job] * share
+    found.bytes[rows] = works["bytes"].to_numpy()[job] * share
+    return found
 
 
 def _works(
-    asked: pd.DataFrame, full_names: Sequence[str], annotations: Sequence[Annotation]
-) -> pd.DataFrame:
-    """Per kernel: flops, bytes (NaN unknown), fits, known units, shared."""
-    code, distinct = pd.factorize(pd.MultiIndex.from_frame(asked), sort=True)
-    rows = []
-    for number, module, name, dtype, category, known in distinct:
-        said = annotations[number].as_operator() or annotations[number]
-        settings = annotations[module].settings if module >= 0 else None
-        work = shape_work(said, full_names[name], dtype, settings)
-        family = family_of(said.name)
-        fits = family is not None and category in family.categories
-        rows.append(
-            (
-                np.nan if work is None else float(work.flops),
-                np.nan if work is None else float(work.bytes),
-                fits,
-                fits and known,
-                family is not None and not family.per_kernel,
-            )
-        )
-    columns = ["flops", "bytes", "fits", "known", "shared"]
-    return pd.DataFrame(rows, columns=columns).iloc[code].reset_index(drop=True)
+    kernels: Kernels,
+    said: pd.DataFrame,
+    full_names: Sequence[str],
+    annotations: Sequence[Annotation],
+) -> tuple[Ints, pd.DataFrame]:
+    """What all that is the same for many kernels tells: the row of each kernel, and flops, bytes
+    (NaN unknown), fits, known units, shared."""
+    key = ["name", "dtype", "category", "math"]
+    kinds = kernels.configurations[key]
+    kind = kernels.spread(kinds.groupby(key, sort=False, observed=True).ngroup())
+    operator, module = (said[name].to_numpy(dtype=np.int64) for name in ("operator", "module"))
+    place = (operator * (len(annotations) + 1) + module + 1) * len(kinds) + kind
+    job, first = distinct(place)
+    one = kinds.iloc[kernels.at(first)["configuration"]]
+    asked = zip(operator[first], module[first], *(one[name] for name in key), strict=True)
+    rows = [_work(row, full_names, annotations) for row in asked]
+    return job, pd.DataFrame(rows, columns=["flops", "bytes", "fits", "known", "shared"])
 
 
-def _shares(told: pd.DataFrame, instance: Ints, duration_ns: Ints) -> Floats:
+def _work(
+    asked: tuple[int, int, int, str, str, str],
+    full_names: Sequence[str],
+    annotations: Sequence[Annotation],
+) -> tuple[float, float, bool, bool, bool]:
+    operator, module, name, dtype, category, math = asked
+    said = annotations[operator].as_operator() or annotations[operator]
+    settings = annotations[module].settings if module >= 0 else None
+    work = shape_work(said, full_names[name], dtype, settings)
+    family = family_of(said.name)
+    fits = family is not None and category in family.categories
+    return (
+        np.nan if work is None else float(work.flops),
+        np.nan if work is None else float(work.bytes),
+        fits,
+        fits and math != "unknown",
+        family is not None and not family.per_kernel,
+    )
+
+
+def _shares(works: pd.DataFrame, job: Ints, instance: Ints, duration_ns: Ints) -> Floats:
     """The share of its operator's work that each kernel does, NaN for helpers."""
-    frame = told[["fits", "known", "shared"]].assign(instance=instance, ns=duration_ns)
-    grouped = frame.groupby("instance", sort=False)
-    alone = grouped["ns"].transform("size") == 1
-    best = np.where(grouped["known"].transform("any"), frame["known"], frame["fits"])
-    doing = np.asarray(best, dtype=bool) | alone.to_numpy()
+    fits, known, shared = (works[name].to_numpy()[job] for name in ("fits", "known", "shared"))
+    group, _ = pd.factorize(instance)
+    any_known = np.bincount(group, known) > 0
+    doing = np.where(any_known[group], known, fits) | (np.bincount(group) == 1)[group]
     spent = np.where(doing, np.maximum(duration_ns, 1), 0)
-    total = pd.Series(spent).groupby(instance).transform("sum").to_numpy()
-    share = np.where(told["shared"], spent / np.maximum(total, 1), 1.0)
+    total = np.bincount(group, spent)[group]
+    share = np.where(shared, spent / np.maximum(total, 1), 1.0)
     return np.where(doing, share, np.nan)

@@ -8,20 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.bound import BASES, BOUNDS, bound
 from nsysdoctor.geometry import MULTI_TENSOR_CHUNK, Layout, Span, layout_of, output_tile
-from nsysdoctor.peaks import DevicePeaks, device_peaks, has_tensor_dtype
-
-__all__ = [
-    "BASES",
-    "BOUNDS",
-    "DevicePeaks",
-    "bound",
-    "device_peaks",
-    "has_tensor_dtype",
-    "kernel_traffic",
-    "matrix_outputs",
-]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -34,41 +21,32 @@ _UNCAPPED_BLOCKS_PER_SM = 4
 _NEW_PER_THREAD, _OLD_PER_THREAD = 8, 4
 
 
-def kernel_traffic(
-    kernels: pd.DataFrame,
+def launch_traffic(
+    launches: pd.DataFrame,
     full_names: Sequence[str],
     peak_bytes_per_s: float | None = None,
     sm_count: int | None = None,
 ) -> pd.DataFrame:
-    """Bytes each kernel moved to and from memory, as far as its launch geometry tells.
+    """Bytes that launches move to and from memory, as far as their geometry tells.
 
-    `kernels` has name (code into `full_names`), grid_x, grid_y, grid_z, block_x, block_y,
-    block_z, start_ns, end_ns. Returns bytes, bytes_low, bytes_high, rate_bytes_per_s (floats,
-    NaN where nothing is known) and basis ("geometry" or ""), one row per kernel, same index.
+    `launches` has a row per distinct name (code into `full_names`), blocks and threads, with
+    median_ns and total_ns of its kernels. Returns bytes, bytes_low, bytes_high (floats, NaN where
+    nothing is known), same index; a kernel moves no more than `limit_bytes` of its own time.
 
     Broadcast inputs, casts and half-used blocks make it a range. Of several readings the largest
     is taken that stays below the peak at the launch's median duration; if none does, there is no
-    estimate. bytes / duration never exceeds the peak: what a cache served did not cross the bus.
+    estimate. What a cache served did not cross the bus.
     """
-    duration_ns = (kernels["end_ns"] - kernels["start_ns"]).to_numpy(dtype=np.float64)
-    launches, of_row = _launches(kernels, duration_ns)
     layouts = {int(code): layout_of(full_names[code]) for code in np.unique(launches["name"])}
-    estimate = _estimates(launches, layouts, peak_bytes_per_s, sm_count)[of_row]
-    limit = _limit_bytes(duration_ns, peak_bytes_per_s)
-    likely, low, high = (np.minimum(column, limit) for column in estimate.T)
-    seconds = np.where(duration_ns > 0, duration_ns, np.nan) / 1e9
-    rate = np.minimum(likely / seconds, peak_bytes_per_s or np.inf)
-    basis = np.where(np.isnan(likely), BASES.index(""), BASES.index("geometry"))
-    return pd.DataFrame(
-        {
-            "bytes": likely,
-            "bytes_low": low,
-            "bytes_high": high,
-            "rate_bytes_per_s": rate,
-            "basis": pd.Categorical.from_codes(basis, BASES),
-        },
-        index=kernels.index,
-    )
+    estimate = _estimates(launches, layouts, peak_bytes_per_s, sm_count)
+    return pd.DataFrame(estimate, launches.index, ["bytes", "bytes_low", "bytes_high"])
+
+
+def limit_bytes(duration_ns: npt.ArrayLike, peak_bytes_per_s: float | Floats | None) -> Floats:
+    """What memory can deliver in a time; infinite where its speed is unknown (None or NaN)."""
+    peak = np.nan if peak_bytes_per_s is None else peak_bytes_per_s
+    limit = np.asarray(duration_ns, dtype=np.float64) * peak / 1e9
+    return np.asarray(np.where(np.isnan(limit), np.inf, limit), dtype=np.float64)
 
 
 def matrix_outputs(kernels: pd.DataFrame, full_names: Sequence[str]) -> Floats:
@@ -83,35 +61,6 @@ def matrix_outputs(kernels: pd.DataFrame, full_names: Sequence[str]) -> Floats:
     area = np.array([tile[0] * tile[1] if tile else np.nan for tile in tiles], dtype=np.float64)
     result: Floats = area[row] * _product(kernels, "grid") if len(used) else area
     return result
-
-
-def _limit_bytes(duration_ns: Floats, peak_bytes_per_s: float | None) -> Floats:
-    """What memory can deliver in a time; infinite where its speed is unknown."""
-    if not peak_bytes_per_s:
-        return np.full(len(duration_ns), np.inf)
-    return duration_ns * peak_bytes_per_s / 1e9
-
-
-def _launches(kernels: pd.DataFrame, duration_ns: Floats) -> tuple[pd.DataFrame, Ints]:
-    """Distinct (name, blocks, threads) with sum and median of durations, and each row's launch."""
-    name = kernels["name"].to_numpy(dtype=np.int64)
-    block_code, blocks = pd.factorize(_product(kernels, "grid"))
-    thread_code, threads = pd.factorize(_product(kernels, "block"))
-    key = (name * max(len(blocks), 1) + block_code) * max(len(threads), 1) + thread_code
-    of_row, distinct = pd.factorize(key, sort=True)
-    grouped = pd.Series(duration_ns).groupby(of_row, sort=True)
-    rest, thread = np.divmod(distinct, max(len(threads), 1))
-    names, block = np.divmod(rest, max(len(blocks), 1))
-    launches = pd.DataFrame(
-        {
-            "name": names,
-            "blocks": blocks[block],
-            "threads": threads[thread],
-            "median": grouped.median().to_numpy(),
-            "sum": np.bincount(of_row, weights=duration_ns, minlength=len(distinct)),
-        }
-    )
-    return launches, np.asarray(of_row, dtype=np.int64)
 
 
 def _product(kernels: pd.DataFrame, prefix: str) -> Ints:
@@ -129,7 +78,7 @@ def _estimates(
     """Likely, low and high bytes per launch, NaN where unknown; shape (launches, 3)."""
     per_thread = _release_per_thread(launches, layouts, peak_bytes_per_s)
     result = np.full((len(launches), 3), np.nan)
-    limits = _limit_bytes(launches["median"].to_numpy(dtype=np.float64), peak_bytes_per_s)
+    limits = limit_bytes(launches["median_ns"], peak_bytes_per_s)
     for name, rows in launches.groupby("name", sort=True).indices.items():
         layout = layouts[int(str(name))]
         if layout is None:
@@ -219,8 +168,8 @@ def _support(
     least = most - block + 1
     open_size = np.array([row.per_thread == 0 for row in rows], dtype=bool)
     moved = most * np.array([row.bytes_per_element[0] for row in rows], dtype=np.float64)
-    limits = _limit_bytes(seen["median"].to_numpy(dtype=np.float64), peak_bytes_per_s)
-    total_ns = seen["sum"].to_numpy(dtype=np.float64)
+    limits = limit_bytes(seen["median_ns"], peak_bytes_per_s)
+    total_ns = seen["total_ns"].to_numpy(dtype=np.float64)
     same = _meets(least[open_size], most[open_size], least[~open_size], most[~open_size])
     impossible = total_ns[open_size & (moved > limits)].sum()
     return float(total_ns[open_size][same].sum() - 2 * impossible)

@@ -7,9 +7,9 @@ import pandas as pd
 
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.peaks import DevicePeaks, has_tensor_dtype
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
 
 _USUAL, _LEAST, _MOST = 0.65, 0.25, 0.8
 """Shares of the ratio of peaks that products gain when they move to tensor cores: small, narrow
@@ -59,15 +59,16 @@ def _gain(ratios: dict[str, float]) -> dict[str, object]:
 
 @table
 def products(
-    kernels: pd.DataFrame, gains: pd.DataFrame, window: pd.DataFrame
+    kernels: Kernels, gains: pd.DataFrame, kernels_inside: np.ndarray, inside_ns: pd.Series[int]
 ) -> pd.DataFrame:
     """Returns the FP32 products and convolutions on ordinary units in the window."""
-    here = kernels[in_window(kernels["called_ns"].to_numpy(), window)]
-    whole = here.groupby("device", sort=True)["duration_ns"].sum()
-    mine = here["category"].isin(["gemm", "conv"]) & (here["dtype"] == "fp32")
-    mine &= here["math"] == "simt"
-    found = here[mine].merge(gains, "inner", "device")
-    return found.assign(whole_ns=found["device"].map(whole))
+    kinds = kernels.configurations
+    wanted = kinds["category"].isin(["gemm", "conv"]) & (kinds["dtype"] == "fp32")
+    wanted &= kinds["math"] == "simt"
+    mine = kernels.at(kernels.spread(wanted) & kernels_inside)
+    found = mine.frame("op", "device", "name", "start_ns", "end_ns", "duration_ns")
+    found = found.merge(gains, "inner", "device")
+    return found.assign(whole_ns=found["device"].map(inside_ns))
 
 
 @table

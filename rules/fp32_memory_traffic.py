@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.bound import BOUNDS
 from nsysdoctor.edits import Change, edits
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.taxonomy import MEMORY_BOUND
 
 _LEFT_OUT = frozenset({"optimizer", "layout", "memory"})
@@ -20,27 +21,29 @@ half as large more fits into the cache."""
 
 @table
 def moving(
-    kernels: pd.DataFrame,
+    kernels: Kernels,
     names: pd.DataFrame,
     attentions: pd.DataFrame,
     updates: pd.DataFrame,
     chain_kernels: pd.DataFrame,
-    window: pd.DataFrame,
+    kernels_inside: np.ndarray,
+    inside_ns: pd.Series[int],
     *,
     min_share_ratio: float,
 ) -> pd.DataFrame:
     """Returns the memory-bound FP32 kernels of the window that no fusion would remove."""
     cast = names["full"].str.contains(_CAST, regex=True).to_numpy(dtype=bool)
-    mine = kernels["category"].isin(MEMORY_BOUND - _LEFT_OUT) & (kernels["dtype"] == "fp32")
-    mine &= (kernels["bound"] == "memory") & ~kernels["fused"]
-    mine &= ~cast[kernels["name"].to_numpy()]
-    free = np.ones(len(kernels), dtype=bool)
+    kinds = kernels.configurations
+    wanted = kinds["category"].isin(MEMORY_BOUND - _LEFT_OUT) & (kinds["dtype"] == "fp32")
+    wanted &= ~kinds["fused"] & ~cast[kinds["name"]]
+    mine = kernels.spread(wanted) & kernels_inside & (kernels["bound"] == BOUNDS.index("memory"))
     for taken in (attentions, updates, chain_kernels):
-        free[taken["kernel"].to_numpy()] = False
-    here = in_window(kernels["called_ns"].to_numpy(), window)
-    found = kernels[mine & free & here]
-    whole = kernels[here].groupby("device", sort=True)["duration_ns"].sum()
-    share = found.groupby("device")["duration_ns"].transform("sum") / found["device"].map(whole)
+        mine[taken["kernel"].to_numpy()] = False
+    found = kernels.at(mine).frame(
+        "op", "device", "name", "start_ns", "end_ns", "duration_ns", "bytes"
+    )
+    total = found.groupby("device")["duration_ns"].transform("sum")
+    share = total / found["device"].map(inside_ns)
     found = found.assign(share_ratio=share)
     return found[(share >= min_share_ratio).to_numpy()]
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.fusing import unlaunched
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
 
 _CONVERT = r"(?i)nchw\w*nhwc|nhwc\w*nchw|AddPadding|tensorTransform|genericReformat"
 _SLOW = 0.5
@@ -17,20 +17,27 @@ _SLOW = 0.5
 
 @table
 def changes(
-    kernels: pd.DataFrame, names: pd.DataFrame, window: pd.DataFrame, *, min_share_ratio: float
+    kernels: Kernels,
+    names: pd.DataFrame,
+    kernels_inside: np.ndarray,
+    inside_ns: pd.Series[int],
+    *,
+    min_share_ratio: float,
 ) -> pd.DataFrame:
     """Returns the changes of layout in the window, where they take a share worth naming.
 
     Plain transposes count only on a GPU that runs convolutions.
     """
-    here = kernels[in_window(kernels["called_ns"].to_numpy(), window)]
+    kinds = kernels.configurations
     convert = names["short"].str.contains(_CONVERT, regex=True).to_numpy(dtype=bool)
-    convolving = here.loc[here["category"] == "conv", "device"].unique()
-    mine = (here["category"] == "layout") & ~here["fused"]
-    mine &= convert[here["name"].to_numpy()] | here["device"].isin(convolving)
-    found = here[mine]
-    whole = here.groupby("device", sort=True)["duration_ns"].sum()
-    share = found.groupby("device")["duration_ns"].transform("sum") / found["device"].map(whole)
+    products = kernels.at(kernels.spread(kinds["category"] == "conv") & kernels_inside)
+    wanted = (kinds["category"] == "layout") & ~kinds["fused"]
+    wanted &= convert[kinds["name"]] | kinds["device"].isin(np.unique(products["device"]))
+    kernel = np.flatnonzero(kernels.spread(wanted) & kernels_inside)
+    columns = ("op", "device", "name", "start_ns", "end_ns", "duration_ns")
+    found = kernels.at(kernel).frame(*columns).assign(kernel=kernel)
+    total = found.groupby("device")["duration_ns"].transform("sum")
+    share = total / found["device"].map(inside_ns)
     return found.assign(share_ratio=share)[(share >= min_share_ratio).to_numpy()]
 
 
@@ -56,13 +63,15 @@ def _row(mine: pd.DataFrame, operations: np.ndarray) -> dict[str, object]:
     }
 
 
-def cure(layout_transform: pd.DataFrame, changes: pd.DataFrame) -> list[pd.DataFrame]:
+def cure(
+    layout_transform: pd.DataFrame, changes: pd.DataFrame, kernels: Kernels
+) -> list[pd.DataFrame]:
     """Everything runs in one layout: the changes take no time and are not launched."""
     subject = np.unique(changes["device"], return_inverse=True)[1]
     length = changes["duration_ns"].to_numpy()
     return join(
         edits(Change.OP_NS, subject, changes["op"], 0, slow_ns=length * _SLOW),
-        unlaunched(changes, subject),
+        unlaunched(kernels.at(changes["kernel"].to_numpy()), subject),
     )
 
 

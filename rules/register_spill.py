@@ -5,25 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
 
 
 @table
 def spilling(
-    kernels: pd.DataFrame,
-    window: pd.DataFrame,
+    kernels: Kernels,
+    kernels_inside: np.ndarray,
+    inside_ns: pd.Series[int],
     *,
     min_bytes: int,
     min_registers: int,
     min_share_ratio: float,
 ) -> pd.DataFrame:
     """Returns the kernels of the window with much local memory and no registers left."""
-    here = kernels[in_window(kernels["called_ns"].to_numpy(), window)]
-    mine = (here["local_bytes_per_thread"] >= min_bytes) & (here["registers"] >= min_registers)
-    found = here[mine]
-    whole = here.groupby("device", sort=True)["duration_ns"].sum()
-    share = found.groupby("device")["duration_ns"].transform("sum") / found["device"].map(whole)
+    kinds = kernels.configurations
+    wanted = (kinds["local_bytes_per_thread"] >= min_bytes) & (kinds["registers"] >= min_registers)
+    mine = kernels.at(kernels.spread(wanted) & kernels_inside)
+    found = mine.frame(
+        "device", "name", "start_ns", "end_ns", "duration_ns", "local_bytes_per_thread",
+        "registers",
+    )  # fmt: skip
+    total = found.groupby("device")["duration_ns"].transform("sum")
+    share = total / found["device"].map(inside_ns)
     return found.assign(share_ratio=share)[(share >= min_share_ratio).to_numpy()]
 
 

@@ -7,16 +7,17 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.intervals import covered, spans, union
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
 
 _WARNED_RATIO = 0.5
 
 
 @table
 def small(
-    kernels: pd.DataFrame,
+    kernels: Kernels,
     devices: pd.DataFrame,
+    kernels_inside: np.ndarray,
     window: pd.DataFrame,
     *,
     min_share_ratio: float,
@@ -31,23 +32,26 @@ def small(
             "the export does not tell how many multiprocessors its GPUs have",
             "export with a newer nsys",
         )
-    here = kernels[in_window(kernels["called_ns"].to_numpy(), window)]
-    sms = here["device"].map(devices.set_index("device")["sm_count"]).to_numpy()
-    mine = (here["blocks"] < 0.5 * sms) & (here["category"] != "communication")
-    mine &= (here["math"] != "tensor") & (here["duration_ns"] >= 1000 * min_kernel_us)
-    found = here[mine].assign(sm_count=sms[mine.to_numpy()])
-    found = found[_alone(found, here)]
+    kinds = kernels.configurations
+    sms = kinds["device"].map(devices.set_index("device")["sm_count"])
+    wanted = (kinds["blocks"] < 0.5 * sms) & (kinds["category"] != "communication")
+    wanted &= kinds["math"] != "tensor"
+    mine = kernels.at(kernels.spread(wanted) & kernels_inside)
+    mine = mine.at(mine["duration_ns"] >= 1000 * min_kernel_us)
+    columns = ("device", "lane", "name", "blocks", "start_ns", "end_ns", "duration_ns")
+    found = mine.frame(*columns).assign(sm_count=mine.spread(sms))
+    found = found[_alone(found, kernels.at(kernels_inside))]
     span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     share = found.groupby("device")["duration_ns"].transform("sum") / max(span, 1)
     found = found.assign(share_ratio=np.minimum(share, 1.0))
     return found[(share >= min_share_ratio).to_numpy()]
 
 
-def _alone(found: pd.DataFrame, here: pd.DataFrame) -> np.ndarray:
+def _alone(found: pd.DataFrame, here: Kernels) -> np.ndarray:
     """Kernels beside which no other stream of the device runs for half of their time."""
     alone = np.ones(len(found), dtype=bool)
     for (device, lane), rows in found.groupby(["device", "lane"], sort=True).indices.items():
-        others = here[(here["device"] == device) & (here["lane"] != lane)]
+        others = here.at((here["device"] == device) & (here["lane"] != lane))
         merged = union(spans(others["start_ns"], others["end_ns"]))
         mine = found.iloc[rows]
         beside = covered(spans(mine["start_ns"], mine["end_ns"]), merged)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from nsysdoctor.fusing import fuse
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.steps import in_window
 
@@ -17,14 +19,14 @@ _PRODUCTS = {
 
 @table
 def in_loop(
-    attentions: pd.DataFrame, kernels: pd.DataFrame, window: pd.DataFrame
+    attentions: pd.DataFrame, kernels: Kernels, window: pd.DataFrame
 ) -> pd.DataFrame:
     """Returns the kernels of attention in the window, with their times and `row` in the
     findings."""
-    mine = kernels.iloc[attentions["kernel"].to_numpy()].reset_index(drop=True)
+    mine = kernels.at(attentions["kernel"].to_numpy())
     whole = attentions.assign(
         duration_ns=mine["duration_ns"], called_ns=mine["called_ns"], start_ns=mine["start_ns"],
-        end_ns=mine["end_ns"], written=mine["written_bytes"].fillna(0.0),
+        end_ns=mine["end_ns"], written=np.nan_to_num(mine["written_bytes"]),
     )  # fmt: skip
     called = whole.groupby("unit")["called_ns"].transform("min")
     found = whole[in_window(called.to_numpy(), window)].reset_index(drop=True)
@@ -60,11 +62,11 @@ def _row(mine: pd.DataFrame) -> dict[str, object]:
 
 
 def cure(
-    unfused_attention: pd.DataFrame, in_loop: pd.DataFrame, kernels: pd.DataFrame
+    unfused_attention: pd.DataFrame, in_loop: pd.DataFrame, kernels: Kernels
 ) -> list[pd.DataFrame]:
     """One fused kernel per attention, about as long as the products alone."""
     return fuse(
-        kernels.iloc[in_loop["kernel"].to_numpy()], in_loop["row"].to_numpy(),
+        kernels.at(in_loop["kernel"].to_numpy()), in_loop["row"].to_numpy(),
         in_loop["unit"].to_numpy(), in_loop,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.fusing import fuse
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.steps import in_window
 
@@ -51,7 +52,7 @@ def _first_few(found: pd.DataFrame, total: pd.Series[int]) -> pd.Series[bool]:
 def unfused_memory_bound_chain(
     in_loop: pd.DataFrame,
     chain_kernels: pd.DataFrame,
-    kernels: pd.DataFrame,
+    kernels: Kernels,
     operations: np.ndarray,
 ) -> pd.DataFrame:
     """Returns a row per device and pattern: subject, device, pattern, count, kernel_count,
@@ -87,15 +88,17 @@ class _Words:
     """What the kernels of a chain compute, in words."""
 
     def __init__(
-        self, chain_kernels: pd.DataFrame, kernels: pd.DataFrame, operations: np.ndarray
+        self, chain_kernels: pd.DataFrame, kernels: Kernels, operations: np.ndarray
     ) -> None:
         self.chain = chain_kernels["chain"].to_numpy()
-        self.word = operations[kernels["name"].to_numpy()[chain_kernels["kernel"].to_numpy()]]
+        self.kernels = kernels.at(chain_kernels["kernel"].to_numpy())
+        self.operations = operations
 
     def of(self, chain: int) -> str:
         """Returns the chain as `add → layer_norm → mul ×2`."""
         first, end = np.searchsorted(self.chain, [chain, chain + 1])
-        runs = [(word, len(list(same))) for word, same in groupby(self.word[first:end].tolist())]
+        words = self.operations[self.kernels.at(slice(first, end))["name"]]
+        runs = [(word, len(list(same))) for word, same in groupby(words.tolist())]
         parts = [word if size == 1 else f"{word} ×{size}" for word, size in runs]
         if len(parts) <= _SHOWN_WORDS:
             return " → ".join(parts)
@@ -106,14 +109,14 @@ def cure(
     unfused_memory_bound_chain: pd.DataFrame,
     in_loop: pd.DataFrame,
     chain_kernels: pd.DataFrame,
-    kernels: pd.DataFrame,
+    kernels: Kernels,
 ) -> list[pd.DataFrame]:
     """One kernel per chain: it moves only outer inputs and outputs, and launches merge."""
     part = chain_kernels[["chain", "kernel"]].merge(
         in_loop[["chain", "row", "fused_ns", "slow_ns", "fast_ns"]], "inner", "chain"
     )
     return fuse(
-        kernels.iloc[part["kernel"].to_numpy()], part["row"].to_numpy(),
+        kernels.at(part["kernel"].to_numpy()), part["row"].to_numpy(),
         part["chain"].to_numpy(), part,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from nsysdoctor.fusing import fuse
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.steps import in_window
 
@@ -14,9 +15,9 @@ one still walks over the parameters."""
 
 
 @table
-def in_loop(updates: pd.DataFrame, kernels: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
+def in_loop(updates: pd.DataFrame, kernels: Kernels, window: pd.DataFrame) -> pd.DataFrame:
     """Returns the update kernels of the window, with their times and `row` in the findings."""
-    mine = kernels.iloc[updates["kernel"].to_numpy()].reset_index(drop=True)
+    mine = kernels.at(updates["kernel"].to_numpy())
     whole = updates.assign(
         called_ns=mine["called_ns"], start_ns=mine["start_ns"], end_ns=mine["end_ns"],
         duration_ns=mine["duration_ns"],
@@ -54,11 +55,11 @@ def _row(mine: pd.DataFrame, span_ns: int) -> dict[str, object]:
 
 
 def cure(
-    unfused_optimizer: pd.DataFrame, in_loop: pd.DataFrame, kernels: pd.DataFrame
+    unfused_optimizer: pd.DataFrame, in_loop: pd.DataFrame, kernels: Kernels
 ) -> list[pd.DataFrame]:
     """One pass over parameters, gradients and moments per step, launched once."""
     return fuse(
-        kernels.iloc[in_loop["kernel"].to_numpy()], in_loop["row"].to_numpy(),
+        kernels.at(in_loop["kernel"].to_numpy()), in_loop["row"].to_numpy(),
         in_loop["unit"].to_numpy(), in_loop, host_ratio=_HOST_RATIO,
     )  # fmt: skip
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.bound import BOUNDS
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.report import DeviceBudget, Evidence, IdleCause, Report, Steps, Window
+from nsysdoctor.tables.shapes import Configurations
 from nsysdoctor.tables.states import CAUSE, CAUSES
 from tests.make_report import NASTY, make_finding, make_report, make_trace
 
@@ -24,10 +28,10 @@ COPY_NAME = ("Memcpy HtoD (pageable to device)", "Memcpy HtoD", "memcpy")
 HOLE_NS = 400_000
 
 
-def table_source(frames: Mapping[str, pd.DataFrame]) -> Callable[[str], pd.DataFrame]:
+def table_source(frames: Mapping[str, Any]) -> Callable[[str], Any]:
     """Returns what a trace's `table` does, for tables made by hand."""
 
-    def tables(name: str) -> pd.DataFrame:
+    def tables(name: str) -> Any:
         if name not in frames:
             raise MissingTableError(f"the trace holds no {name}", "record it")
         return frames[name]
@@ -37,7 +41,7 @@ def table_source(frames: Mapping[str, pd.DataFrame]) -> Callable[[str], pd.DataF
 
 def make_frames(
     steps: int = 6, per_step: int = 40, gpus: int = 1, origin_ns: int = 5_000_000, seed: int = 7
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, Any]:
     """Returns the tables of a run: each step launches kernels in a row, then copies, then idles.
 
     The names hold every nasty text as a kernel of its own, run once in the first step.
@@ -71,7 +75,7 @@ def make_frames(
         "processes": pd.DataFrame({"pid": [99], "global_pid": [1], "name": ["python"]}),
         "gap_causes": gaps,
         "device_pieces": _pieces(ops, gaps),
-        "kernel_rows": _kernel_rows(len(ops)),
+        "configurations": _configurations(ops),
         "devices": pd.DataFrame(
             {
                 "device": np.arange(gpus),
@@ -84,7 +88,7 @@ def make_frames(
             }
         ),
     }
-    more = {"copies": _copies(ops), "kernels": _kernels(ops)}
+    more = {"copies": _copies(ops), "kernels": _kernels(ops, frames["configurations"])}
     return frames | _host(ops, steps, gpus) | more
 
 
@@ -156,31 +160,33 @@ def _pieces(ops: pd.DataFrame, gaps: pd.DataFrame) -> pd.DataFrame:
     return both.sort_values(["device", "start_ns"], ignore_index=True)
 
 
-def _kernel_rows(count: int) -> pd.DataFrame:
-    grid = np.arange(count) % 7 + 1
-    frame = {f"{what}_{axis}": np.ones(count, dtype=np.int64) for what in ("grid", "block")
-             for axis in "xyz"}  # fmt: skip
-    return pd.DataFrame(frame | {"grid_x": 108 * grid, "block_x": np.full(count, 256)})
+def _configurations(ops: pd.DataFrame) -> Configurations:
+    """Seven sizes of grid of each name on each device."""
+    mine = ops[ops["kind"] == 0][["device", "name"]].assign(grid_x=ops["row"] % 7 * 108 + 108)
+    sides = dict.fromkeys(("grid_y", "grid_z", "block_y", "block_z"), 1)
+    by = ["device", "name", "grid_x"]
+    rows = mine.drop_duplicates().sort_values(by, ignore_index=True)
+    return Configurations(
+        rows.assign(block_x=256, **sides), mine.groupby(by).ngroup().to_numpy(dtype=np.int32)
+    )
 
 
-def _kernels(ops: pd.DataFrame) -> pd.DataFrame:
+def _kernels(ops: pd.DataFrame, configurations: Configurations) -> Kernels:
     """Elementwise kernels move 1 byte a ns, that is 1 TB/s; the bytes of others are unknown."""
     mine = ops[ops["kind"] == 0]
-    elementwise = mine["name"] == 1
-    length = mine["end_ns"] - mine["start_ns"]
-    return pd.DataFrame(
-        {
-            "op": mine.index,
-            "device": mine["device"].to_numpy(),
-            "name": mine["name"].to_numpy(),
-            "start_ns": mine["start_ns"].to_numpy(),
-            "end_ns": mine["end_ns"].to_numpy(),
-            "category": np.where(elementwise, "elementwise", "gemm"),
-            "dtype": np.where(elementwise, "fp32", "bf16"),
-            "bound": np.where(elementwise, "memory", "compute"),
-            "bytes": np.where(elementwise, 1000.0 * length, np.nan),
-        }
+    elementwise = configurations.rows["name"] == 1
+    kinds = configurations.rows.assign(
+        category=np.where(elementwise, "elementwise", "gemm"),
+        dtype=np.where(elementwise, "fp32", "bf16"),
     )
+    known = (mine["name"] == 1).to_numpy()
+    each = {
+        "op": mine.index.to_numpy(),
+        "configuration": configurations.code,
+        "bytes": np.where(known, 1000.0 * (mine["end_ns"] - mine["start_ns"]), np.nan),
+        "bound": np.where(known, BOUNDS.index("memory"), BOUNDS.index("compute")),
+    }
+    return Kernels(kinds, each, ops)
 
 
 def _copies(ops: pd.DataFrame) -> pd.DataFrame:
@@ -229,7 +235,7 @@ def _host(ops: pd.DataFrame, steps: int, gpus: int) -> dict[str, pd.DataFrame]:
     }
 
 
-def report_of(frames: Mapping[str, pd.DataFrame]) -> Report:
+def report_of(frames: Mapping[str, Any]) -> Report:
     """Returns a report whose budgets, causes and evidence belong to the tables."""
     ops, gaps = frames["ops"], frames["gap_causes"]
     devices, causes = [], []

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysdoctor.annotation import OPERATOR, Annotation
+from nsysdoctor.bound import BASES
 from nsysdoctor.flops import Work, attention, convolution, gemm, layer_norm, softmax
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.measured import measured_work, shape_work
-from nsysdoctor.roofline import kernel_traffic
 from nsysdoctor.shape_work import Operand, operator_work
 from nsysdoctor.tables.operators import Annotated, launch_marks
 from nsysdoctor.trace import Trace, open_trace
@@ -160,10 +161,15 @@ def test_a_module_tells_the_stride() -> None:
     assert told == convolution([1, 2, 10, 10], [4, 2, 3, 3], [1, 4, 8, 8], 2)
 
 
-def kernel_frame(rows: list[tuple[str, str, int]]) -> pd.DataFrame:
+def kernels_of(rows: list[tuple[str, str, int]]) -> Kernels:
     """Kernels by category, units and duration, all of one name."""
-    frame = pd.DataFrame(rows, columns=["category", "math", "duration_ns"])
-    return frame.assign(name=0, dtype="bf16")
+    frame = pd.DataFrame(rows, columns=["category", "math", "end_ns"])
+    place = np.arange(len(rows))
+    return Kernels(
+        frame.assign(name=0, dtype="bf16"),
+        {"op": place, "configuration": place},
+        frame.assign(start_ns=0),
+    )
 
 
 PRODUCT = Annotation(OPERATOR, "aten::mm", "", ((20, 40), (40, 30)))
@@ -191,10 +197,11 @@ GRADIENT = Annotation(
 def test_kernels_of_one_operator_share_its_work(
     said: Annotation, rows: list[tuple[str, str, int]], shares: list[float | None]
 ) -> None:
-    kernels = kernel_frame(rows)
     instance = np.full(len(rows), 3)
     marks = pd.DataFrame({"operator": np.zeros(len(rows), dtype=int), "module": -1})
-    flops, moved = measured_work(kernels, ["k"], instance, marks, [said])
+    told = measured_work(kernels_of(rows), ["k"], instance, marks, [said])
+    assert told is not None
+    flops, moved = told
     work = shape_work(said, "k", "bf16")
     assert work is not None
     wanted = np.array([np.nan if share is None else share for share in shares])
@@ -258,7 +265,7 @@ def test_shapes_give_what_the_program_moved(annotated_trace: Trace) -> None:
     kernels = annotated_trace.table("kernels")
     truth = [op.work.bytes for op in sorted(record("annotated_chain").ops, key=lambda o: o.start_ns)
              if isinstance(op.work, Kernel)]  # fmt: skip
-    assert (kernels["traffic_basis"] == "measured").all()
+    assert (kernels["traffic_basis"] == BASES.index("measured")).all()
     assert kernels["bytes"].tolist() == truth
     assert (kernels["bytes_low"] == kernels["bytes"]).all()
     assert (kernels["bytes_high"] == kernels["bytes"]).all()
@@ -266,24 +273,15 @@ def test_shapes_give_what_the_program_moved(annotated_trace: Trace) -> None:
 
 def test_geometry_gives_a_range_around_it(annotated_trace: Trace) -> None:
     kernels = annotated_trace.table("kernels")
-    rows, names = annotated_trace.table("kernel_rows"), annotated_trace.table("names")
-    taken = annotated_trace.table("ops").iloc[kernels["op"]]
-    launched = rows.iloc[taken["row"]].reset_index(drop=True)
-    guessed = kernel_traffic(
-        launched.assign(
-            **{c: kernels[c].to_numpy() for c in ("name", "start_ns", "end_ns")}
-        ),
-        names["full"].tolist(), 2_039_040_000_000, 108,
-    )  # fmt: skip
-    known = guessed["bytes"].notna().to_numpy()
-    assert set(kernels["category"][known]) == {"elementwise"}
-    assert known.sum() == 12 * 4 * 4
-    moved = kernels["bytes"][known].to_numpy()
-    assert guessed["bytes"][known].to_numpy() == pytest.approx(moved, rel=0.1)
-    assert (guessed["bytes_low"][known] <= moved).all()
-    assert (guessed["bytes_high"][known] >= 0.999 * moved).all()
-    wide = guessed["bytes_high"] > 1.3 * guessed["bytes_low"]
-    assert wide[known].any()
+    kinds = kernels.configurations
+    known = kinds["launch_bytes"].notna()
+    assert set(kinds.loc[known, "category"]) == {"elementwise"}
+    mine = kernels.at(kernels.spread(known))
+    assert len(mine) == 12 * 4 * 4
+    assert mine["launch_bytes"] == pytest.approx(mine["bytes"], rel=0.1)
+    assert (mine["launch_bytes_low"] <= mine["bytes"]).all()
+    assert (mine["launch_bytes_high"] >= 0.999 * mine["bytes"]).all()
+    assert (mine["launch_bytes_high"] > 1.3 * mine["launch_bytes_low"]).any()
 
 
 def test_operators_sum_up_the_kernels(annotated_trace: Trace) -> None:
@@ -317,8 +315,8 @@ def test_shapes_that_no_gpu_could_compute_in_time_are_not_believed(tmp_path: Pat
     path = tmp_path / "run.sqlite"
     write(recording, path)
     kernels = open_trace(path).table("kernels")
-    told = kernels[kernels["flops"].notna()]
-    assert len(told)
+    told = (~np.isnan(kernels["flops"])).sum()
+    assert told
     with sqlite3.connect(path) as db:
         db.execute(
             "UPDATE NVTX_EVENTS SET text = replace(text, 'sizes = [[', 'sizes = [[9000000, ')"
@@ -326,7 +324,9 @@ def test_shapes_that_no_gpu_could_compute_in_time_are_not_believed(tmp_path: Pat
     db.close()
     trace = open_trace(path)
     exaggerated, roofs = trace.table("kernels"), trace.table("peaks")
-    for row in exaggerated[exaggerated["flops"].notna()].to_dict("records"):
+    believed = exaggerated.at(~np.isnan(exaggerated["flops"]))
+    frame = believed.frame("device", "dtype", "math", "flops", "duration_ns")
+    for row in frame.to_dict("records"):
         roof = roofs[row["device"]].flops_per_s(str(row["dtype"]), str(row["math"]))
         assert roof is None or row["flops"] <= roof * row["duration_ns"] / 1e9
-    assert exaggerated["flops"].notna().sum() < len(told)
+    assert len(believed) < told

@@ -148,8 +148,9 @@ def test_huge_clocks_keep_49_ns_apart() -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    ["api", "waits", "ranges", "threads", "launches", "gap_causes", "device_pieces", "kernel_rows",
-     "steps", "copies", "devices", "api_names", "range_names", "processes", "ops", "names"],
+    ["api", "waits", "ranges", "threads", "launches", "gap_causes", "device_pieces", "steps",
+     "configurations", "copies", "devices", "api_names", "range_names", "processes", "ops",
+     "names"],
 )  # fmt: skip
 def test_a_missing_table_leaves_its_row_out(missing: str) -> None:
     frames = make_frames()
@@ -201,7 +202,8 @@ def test_roofline_counts_an_operation_per_element_where_none_is_told() -> None:
     memory = [roof for roof in found.roofs if roof.kind == "memory"]
     assert {(roof.device, roof.peak) for roof in memory} == {(0, 2_039_040_000_000.0),
                                                              (1, 2_039_040_000_000.0)}  # fmt: skip
-    frames["kernels"]["flops"] = frames["kernels"]["bytes"] * 50
+    kernels = frames["kernels"]
+    frames["kernels"] = kernels.with_columns(flops=kernels["bytes"] * 50)
     told = timeline_payload(table_source(frames), report_of(frames)).figures
     assert {point.intensity for point in told.roof_points} == {50.0}
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.operations import is_log_softmax
 from nsysdoctor.peaks import DevicePeaks
 from nsysdoctor.recipe import table
@@ -24,15 +23,6 @@ _BACKWARD = 1.25
 _HALF_EFFICIENCY = 0.6
 
 
-class Region(NamedTuple):
-    """Rows of the sequence: the products before and behind, all kernels of it, its direction."""
-
-    first: int
-    last: int
-    backward: bool
-    scores_bytes: float
-
-
 @table
 def softmaxes(names: pd.DataFrame) -> np.ndarray:
     """Returns per name whether it is a softmax of an attention or its gradient."""
@@ -46,7 +36,7 @@ def softmaxes(names: pd.DataFrame) -> np.ndarray:
 @table
 def attentions(
     sequence: pd.DataFrame,
-    kernels: pd.DataFrame,
+    kernels: Kernels,
     operations: np.ndarray,
     softmaxes: np.ndarray,
     peaks: dict[int, DevicePeaks],
@@ -63,32 +53,18 @@ def attentions(
     softmax, or kernels that write as much as the scores between products of the same batch.
     """
     rows = _Rows(sequence, kernels, operations, softmaxes)
-    regions = sorted(rows.regions())
-    taken = np.full(len(sequence), -1, dtype=np.int64)
-    for unit, region in reversed(list(enumerate(regions))):
-        taken[region.first : region.last + 1] = unit
+    regions = rows.regions()
+    # Of regions that overlap the one that begins first has the row: it is written last.
+    row, unit = _inside(regions["first"].to_numpy()[::-1], regions["last"].to_numpy()[::-1] + 1)
+    taken = np.full(len(sequence), -1, dtype=np.int32)
+    taken[row] = len(regions) - 1 - unit
     at = np.flatnonzero(taken >= 0)
     found = pd.DataFrame({"unit": taken[at], "op": sequence["op"].to_numpy()[at]})
     found["kernel"] = sequence["kernel"].to_numpy()[at]
     found["product"] = rows.product[at]
     for field in ("backward", "scores_bytes"):
-        values = np.array([getattr(region, field) for region in regions])
-        found[field] = values[found["unit"]] if regions else []
+        found[field] = regions[field].to_numpy()[found["unit"]]
     return _priced(found, kernels, peaks)
-
-
-class _Spans(NamedTuple):
-    """Stretches between two products with only memory-bound kernels, and nothing apart, inside:
-    the rows of the products, and of the kernels between them the largest result and what is
-    computed (bool per stretch)."""
-
-    first: np.ndarray
-    last: np.ndarray
-    scores: np.ndarray
-    alike: np.ndarray
-    softmax: np.ndarray
-    written_out: np.ndarray
-    backward: np.ndarray
 
 
 class _Rows:
@@ -97,100 +73,94 @@ class _Rows:
     def __init__(
         self,
         sequence: pd.DataFrame,
-        kernels: pd.DataFrame,
+        kernels: Kernels,
         operations: np.ndarray,
         softmaxes: np.ndarray,
     ) -> None:
-        row = sequence["kernel"].to_numpy()
-        known = np.flatnonzero(row >= 0)
-        mine = row[known]
+        kinds = kernels.configurations
+        name, free = kinds["name"].to_numpy(), ~kinds["fused"]
+        self.kernels, self.apart = kernels, sequence["apart"].to_numpy()
+        self.kernel = sequence["kernel"].to_numpy()
+        self.kind = np.append(kernels["configuration"], -1)[self.kernel]
+        self.product = self._on_rows(free & (kinds["category"] == "gemm"))
+        self.inner = self._on_rows(free & kinds["category"].isin(_BETWEEN))
+        self.batch = np.append(kinds["batch"].to_numpy(), 0)
+        self.softmax = softmaxes[name]
+        self.words = {word: np.isin(operations, these)[name] for word, these in _PARTS.items()}
 
-        def spread(values: np.ndarray) -> np.ndarray:
-            """Values of kernels on the rows of the sequence; copies have none."""
-            found = np.zeros(len(row), dtype=values.dtype)
-            found[known] = values[mine]
-            return found
+    def _on_rows(self, kinds: pd.Series[bool]) -> np.ndarray:
+        """Flags of configurations on the rows of the sequence; copies have none."""
+        return np.asarray(np.append(kinds.to_numpy(), False)[self.kind])
 
-        name = kernels["name"].to_numpy()
-        free = ~kernels["fused"].to_numpy()
-        self.apart = sequence["apart"].to_numpy()
-        self.product = spread((kernels["category"] == "gemm").to_numpy() & free)
-        self.inner = spread(kernels["category"].isin(_BETWEEN).to_numpy() & free)
-        self.batch = spread(kernels["batch"].to_numpy())
-        self.written = spread(np.nan_to_num(kernels["written_bytes"].to_numpy()))
-        self.softmax = spread(softmaxes[name])
-        self.words = {
-            word: spread(np.isin(operations, names)[name]) for word, names in _PARTS.items()
-        }
-
-    def regions(self) -> list[Region]:
-        """Returns forward and backward attention, whole or by the size of their scores."""
+    def regions(self) -> pd.DataFrame:
+        """Returns forward and backward attention, whole or by the size of their scores, in order:
+        first, last (the products before and behind, rows of the sequence), backward (bool),
+        scores_bytes."""
         spans = self._spans()
-        known = {
-            (int(self.batch[first]), float(scores))
-            for first, scores, hit in zip(
-                spans.first, spans.scores, self._forward(spans), strict=True
-            )
-            if hit and self.batch[first] > 1 and scores > 0
-        }
-        by_size = np.array(
-            [
-                (int(batch), float(scores)) in known
-                for batch, scores in zip(self.batch[spans.first], spans.scores, strict=True)
-            ],
-            dtype=bool,
-        )
-        same = self.batch[spans.first] == self.batch[spans.last]
-        sure = spans.softmax | spans.written_out
-        gradient = np.where(sure, spans.backward, by_size & same & (spans.alike >= 2))
-        chosen = np.flatnonzero(sure | gradient.astype(bool))
-        return [
-            Region(*self._reach(int(spans.first[i]), int(spans.last[i]), bool(gradient[i])),
-                   bool(gradient[i]), float(spans.scores[i]))
-            for i in chosen.tolist()
-        ]  # fmt: skip
+        batch = self.batch[self.kind[spans["first"]]]
+        same = batch == self.batch[self.kind[spans["last"]]]
+        sized = spans.groupby([batch, "scores_bytes"], sort=False).ngroup()
+        sure = spans["softmax"] | spans["written_out"]
+        forward = sure & ~spans["backward"] & (batch > 1) & (spans["scores_bytes"] > 0)
+        by_size = np.isin(sized, sized[forward]) & same & (spans["alike"] >= 2)
+        spans["backward"] = np.where(sure, spans["backward"], by_size)
+        chosen = self._reaching(spans[sure | spans["backward"]])
+        order = ["first", "last", "backward", "scores_bytes"]
+        return chosen[order].sort_values(order, ignore_index=True)
 
-    def _forward(self, spans: _Spans) -> np.ndarray:
-        return np.asarray((spans.softmax | spans.written_out) & ~spans.backward)
+    def _spans(self) -> pd.DataFrame:
+        """Stretches between two products with only memory-bound kernels, and nothing apart,
+        inside.
 
-    def _spans(self) -> _Spans:
+        Columns: first, last (rows of the products), and of the kernels between them scores_bytes
+        (the largest result), alike (how many have one as large) and what is computed (softmax,
+        written_out, backward: bool).
+        """
         product = np.flatnonzero(self.product)
         first, last = product[:-1], product[1:]
         size = last - first - 1
-        inside = self._count(self.inner, first + 1, last) == size
-        close = self._count(self.apart, first + 1, last + 1) == 0
-        kept = inside & close & (size >= 1) & (size <= _MOST_BETWEEN)
+        short = (size >= 1) & (size <= _MOST_BETWEEN)
+        first, last = first[short], last[short]
+        inside = _count(self.inner, first + 1, last) == size[short]
+        kept = inside & (_count(self.apart, first + 1, last + 1) == 0)
         first, last = first[kept], last[kept]
-        row, span = _between(first, last)
+        row, span = _inside(first + 1, last)
+        written = np.nan_to_num(self.kernels.at(self.kernel[row])["written_bytes"])
         scores = np.zeros(len(first))
-        np.maximum.at(scores, span, self.written[row])
-        alike = np.bincount(span[self.written[row] == scores[span]], minlength=len(first))
+        np.maximum.at(scores, span, written)
 
         def any_of(flags: np.ndarray) -> np.ndarray:
-            return self._count(flags, first + 1, last) > 0
+            return np.bincount(span, flags[self.kind[row]], len(first)) > 0
 
         told = {word: any_of(flags) for word, flags in self.words.items()}
-        written_out = told["exp"] & told["sum"] & told["max"] & told["quotient"]
-        return _Spans(
-            first, last, scores, alike, any_of(self.softmax), written_out, told["backward"]
+        return pd.DataFrame(
+            {
+                "first": first,
+                "last": last,
+                "scores_bytes": scores,
+                "alike": np.bincount(span[written == scores[span]], minlength=len(first)),
+                "softmax": any_of(self.softmax),
+                "written_out": told["exp"] & told["sum"] & told["max"] & told["quotient"],
+                "backward": told["backward"],
+            }
         )
 
-    @staticmethod
-    def _count(flags: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """How many rows of [first, end) are flagged."""
-        total = np.concatenate([[0], np.cumsum(flags)])
-        return np.asarray(total[end] - total[first])
+    def _reaching(self, spans: pd.DataFrame) -> pd.DataFrame:
+        """Gradients with the second product of the same batch on either side."""
+        first, last = spans["first"].to_numpy(), spans["last"].to_numpy()
+        backward = spans["backward"].to_numpy(dtype=bool)
+        before, behind = np.maximum(first - 1, 0), np.minimum(last + 1, len(self.product) - 1)
+        earlier = backward & self._joined(before, first) & ~self.apart[first]
+        later = backward & self._joined(behind, last) & ~self.apart[behind]
+        return spans.assign(
+            first=np.where(earlier, before, first), last=np.where(later, behind, last)
+        )
 
-    def _reach(self, first: int, last: int, backward: bool) -> tuple[int, int]:
-        """With the second product on either side of a gradient: of the same batch."""
-        if not backward:
-            return first, last
-        before, behind = first - 1, last + 1
-        if before >= 0 and self.product[before] and not self.apart[first]:
-            first = before if self.batch[before] == self.batch[first] else first
-        if behind < len(self.product) and self.product[behind] and not self.apart[behind]:
-            last = behind if self.batch[behind] == self.batch[last] else last
-        return first, last
+    def _joined(self, other: np.ndarray, product: np.ndarray) -> np.ndarray:
+        """Whether another row is a product of the same batch."""
+        batch = self.batch[self.kind[product]]
+        same = self.batch[self.kind[other]] == batch
+        return np.asarray((other != product) & self.product[other] & same)
 
 
 _PARTS = {
@@ -199,30 +169,36 @@ _PARTS = {
 }  # fmt: skip
 
 
-def _between(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All rows strictly between each pair, and the pair of each."""
-    size = last - first - 1
+def _count(flags: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """How many rows of [first, end) are flagged."""
+    total = np.append(0, np.cumsum(flags, dtype=np.int32))
+    return np.asarray(total[end] - total[first])
+
+
+def _inside(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All rows of each stretch [first, end), and the stretch of each."""
+    size = end - first
     span = np.repeat(np.arange(len(first)), size)
     offset = np.arange(len(span)) - np.repeat(np.cumsum(size) - size, size)
-    return first[span] + 1 + offset, span
+    return first[span] + offset, span
 
 
 def _priced(
-    found: pd.DataFrame, kernels: pd.DataFrame, peaks: dict[int, DevicePeaks]
+    found: pd.DataFrame, kernels: Kernels, peaks: dict[int, DevicePeaks]
 ) -> pd.DataFrame:
     """What a fused kernel takes: the time of the products, faster where they leave SIMT units."""
-    mine = kernels.iloc[found["kernel"].to_numpy()]
-    length = mine["duration_ns"].to_numpy()
+    mine, kinds = kernels.at(found["kernel"].to_numpy()), kernels.configurations
+    length = mine["duration_ns"]
     product = found["product"].to_numpy()
-    single = (mine["math"] == "simt").to_numpy() & (mine["dtype"] == "fp32").to_numpy() & product
-    found["device"] = mine["device"].to_numpy()
+    single = mine.spread((kinds["math"] == "simt") & (kinds["dtype"] == "fp32")) & product
+    found["device"] = mine["device"]
     unit = found["unit"]
     found["simt"] = pd.Series(single).groupby(unit).transform("any").to_numpy(dtype=bool)
     found["work_ns"] = pd.Series(length).groupby(unit).transform("sum").to_numpy()
     product_ns = pd.Series(np.where(product, length, 0)).groupby(unit).transform("sum")
     found["product_ns"] = product_ns.to_numpy()
     gain = _half_gain(found["device"].to_numpy(), peaks)
-    half = _uses_half(found["device"].to_numpy(), kernels)
+    half = _uses_half(found["device"].to_numpy(), kinds)
     simt = found["simt"].to_numpy()
     base = product_ns.to_numpy() * np.where(found["backward"], _BACKWARD, 1.0)
     gained = _HALF_EFFICIENCY * gain
@@ -249,8 +225,7 @@ def _half_gain(device: np.ndarray, peaks: dict[int, DevicePeaks]) -> np.ndarray:
     return np.array([table.get(number, 1.0) for number in device.tolist()], dtype=np.float64)
 
 
-def _uses_half(device: np.ndarray, kernels: pd.DataFrame) -> np.ndarray:
+def _uses_half(device: np.ndarray, kinds: pd.DataFrame) -> np.ndarray:
     """Whether a device's other products run in half precision: then plain FP32 is a fallback."""
-    gemm = kernels[(kernels["category"] == "gemm") & kernels["dtype"].isin(["bf16", "fp16"])]
-    using = gemm["device"].unique()
-    return np.isin(device, using)
+    half = (kinds["category"] == "gemm") & kinds["dtype"].isin(["bf16", "fp16"])
+    return np.isin(device, kinds.loc[half, "device"])

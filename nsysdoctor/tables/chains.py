@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import distinct
+from nsysdoctor.kernels import Column, Kernels
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.kernels import TELLING_NS
 from nsysdoctor.tables.taxonomy import CHAINABLE
@@ -15,94 +19,90 @@ _PASSED_ON = {
 }  # fmt: skip
 _UNKNOWN_SHARE = 0.5
 _SMALL = 0.1
-_USED = ["device", "category", "bytes", "written_bytes", "duration_ns"]
 
 
 @table
 def chain_kernels(
-    sequence: pd.DataFrame,
-    kernels: pd.DataFrame,
-    attentions: pd.DataFrame,
-    updates: pd.DataFrame,
-    reached_rates: dict[int, float],
+    sequence: pd.DataFrame, kernels: Kernels, attentions: pd.DataFrame, updates: pd.DataFrame
 ) -> pd.DataFrame:
-    """Returns the kernels of chains in order: chain (code), op, kernel, and what each moves.
-
-    Further columns: moved_bytes, written_bytes (floats; from the launch, else what its time
-    allows at the bandwidth that is reached), known (bool: from the launch).
+    """Returns the kernels of chains in order: chain (code), kernel (row of `kernels`).
 
     A chain is two or more memory-bound kernels, none of them fused already, that follow one
     another on a stream; other work, another stream, CUDA graph, host thread or step, and pauses
     split it. Kernels of an unfused attention or optimizer belong there and not here.
     """
-    row = sequence["kernel"].to_numpy()
-    member = np.zeros(len(sequence), dtype=bool)
-    if len(kernels):
-        chainable = kernels["category"].isin([*CHAINABLE, "memory"]) & ~kernels["fused"]
-        free = chainable.to_numpy() & _free(kernels, attentions, updates)
-        member = (row >= 0) & free[np.maximum(row, 0)]
-    starts = member & (sequence["paused"].to_numpy() | ~np.append(False, member[:-1]))
-    code = np.cumsum(starts) - 1
-    at = np.flatnonzero(member)
-    found = pd.DataFrame(
-        {"chain": code[at], "op": sequence["op"].to_numpy()[at], "kernel": row[at]}
-    )
-    fill = (kernels["category"] == "memory").to_numpy()[row[at]]
-    working = pd.Series(~fill).groupby(found["chain"]).transform("sum")
-    found = found[(working >= 2).to_numpy()].reset_index(drop=True)
-    found["chain"] = np.unique(found["chain"], return_inverse=True)[1]
-    return _with_traffic(found, kernels, reached_rates)
-
-
-def _free(
-    kernels: pd.DataFrame, attentions: pd.DataFrame, updates: pd.DataFrame
-) -> np.ndarray:
-    free = np.ones(len(kernels), dtype=bool)
+    kinds = kernels.configurations
+    free = kernels.spread(kinds["category"].isin([*CHAINABLE, "memory"]) & ~kinds["fused"])
     for taken in (attentions, updates):
         free[taken["kernel"].to_numpy()] = False
-    return free
+    member = np.append(free, False)[sequence["kernel"].to_numpy()]
+    starts = member & (sequence["paused"].to_numpy() | ~np.append(False, member[:-1]))
+    chain = np.cumsum(starts, dtype=np.int32)[member] - 1
+    kernel = sequence["kernel"].to_numpy()[member]
+    working = kernels.at(kernel).spread(kinds["category"] != "memory")
+    long = np.bincount(chain, working) >= 2
+    number = np.cumsum(long, dtype=np.int32) - 1
+    kept = long[chain]
+    return pd.DataFrame({"chain": number[chain[kept]], "kernel": kernel[kept]})
 
 
-def _with_traffic(
-    found: pd.DataFrame, kernels: pd.DataFrame, reached_rates: dict[int, float]
-) -> pd.DataFrame:
-    mine = kernels[_USED].iloc[found["kernel"].to_numpy()]
-    moved, written = mine["bytes"].to_numpy(), mine["written_bytes"].to_numpy()
+class _Chains(NamedTuple):
+    """Kernels of chains, the chain of each and the first of each chain."""
+
+    kernels: Kernels
+    chain: Column
+    first: Column
+
+    @property
+    def device(self) -> Column:
+        """Returns the device of each chain."""
+        return self.kernels.at(self.first)["device"]
+
+    def total(self, values: Column) -> Column:
+        """Returns the sum over each chain."""
+        return np.bincount(self.chain, values, minlength=len(self.first))
+
+    def least(self, column: str) -> Column:
+        """Returns the smallest value in each chain."""
+        return np.minimum.reduceat(self.kernels[column], self.first)
+
+    def most(self, column: str) -> Column:
+        """Returns the largest value in each chain."""
+        return np.maximum.reduceat(self.kernels[column], self.first)
+
+
+class _Traffic(NamedTuple):
+    """What each kernel of a chain moves and writes, whether the launch tells that (known), and
+    the bandwidth of each chain."""
+
+    moved: Column
+    written: Column
+    known: Column
+    rate: Column
+
+
+def _traffic(chains: _Chains, reached_rates: dict[int, float]) -> _Traffic:
+    """From the launch, else what the time of a kernel allows at the bandwidth of its chain: that
+    which the chain's own kernels of known traffic reach, else the device's."""
+    kernels, length = chains.kernels, chains.kernels["duration_ns"]
+    moved = kernels["bytes"]
     known = ~np.isnan(moved)
-    length = mine["duration_ns"].to_numpy()
-    rate = _chain_rate(found["chain"].to_numpy(), moved, length, mine, reached_rates)
-    guess = length * rate / 1e9
-    category = mine["category"].cat
-    passed = np.array([_PASSED_ON.get(family, 0.0) for family in category.categories])
-    part = passed[category.codes.to_numpy()]
-    found["moved_bytes"] = np.where(known, moved, guess)
-    found["written_bytes"] = np.where(known, written, guess * part)
-    found["known"] = known
-    found["rate_bytes_per_s"] = rate
-    found["duration_ns"] = length
-    return found
-
-
-def _chain_rate(
-    chain: np.ndarray,
-    moved: np.ndarray,
-    length: np.ndarray,
-    mine: pd.DataFrame,
-    reached_rates: dict[int, float],
-) -> np.ndarray:
-    """The bandwidth that a chain's own kernels of known traffic reach, else the device's."""
-    usual = mine["device"].map(lambda device: reached_rates.get(device, 1e12)).to_numpy()
-    telling = ~np.isnan(moved) & (length >= TELLING_NS)
-    size = int(chain.max()) + 1 if len(chain) else 0
-    total = np.bincount(chain[telling], weights=moved[telling], minlength=size)
-    time = np.bincount(chain[telling], weights=length[telling], minlength=size)
-    own = np.divide(total * 1e9, time, out=np.zeros(size), where=time > 0)
-    return np.asarray(np.where(own[chain] > 0, own[chain], usual) if size else usual)
+    telling = known & (length >= TELLING_NS)
+    total = chains.total(np.where(telling, moved, 0.0))
+    time = chains.total(np.where(telling, length, 0))
+    own = np.divide(total * 1e9, time, out=np.zeros(len(time)), where=time > 0)
+    usual = [reached_rates.get(device, 1e12) for device in chains.device.tolist()]
+    rate = np.where(own > 0, own, usual)
+    guess = length * rate[chains.chain] / 1e9
+    families = kernels.configurations["category"].astype(str)
+    part = kernels.spread(families.map(_PASSED_ON).fillna(0.0))
+    written = np.where(known, kernels["written_bytes"], guess * part)
+    return _Traffic(np.where(known, moved, guess), written, known, rate)
 
 
 @table
 def chains(
-    chain_kernels: pd.DataFrame, kernels: pd.DataFrame, operations: np.ndarray
+    chain_kernels: pd.DataFrame, kernels: Kernels, reached_rates: dict[int, float]
 ) -> pd.DataFrame:
     """Returns one row per chain in order; the row number is `chain_kernels.chain`.
 
@@ -116,65 +116,80 @@ def chains(
     elsewhere and still written, fastest when it also keeps what the kernels before a reduction
     read or made for those behind it, and takes no less than the chain's shortest kernel.
     """
-    part = chain_kernels
-    mine = kernels.iloc[part["kernel"].to_numpy()].reset_index(drop=True)
-    chain = part["chain"].to_numpy()
-    size = int(chain.max()) + 1 if len(chain) else 0
-
-    def total(values: np.ndarray) -> np.ndarray:
-        return np.bincount(chain, weights=values.astype(np.float64), minlength=size)
-
-    moved, written = part["moved_bytes"].to_numpy(), part["written_bytes"].to_numpy()
+    chain = chain_kernels["chain"].to_numpy()
+    mine = kernels.at(chain_kernels["kernel"].to_numpy())
+    these = _Chains(mine, chain, np.flatnonzero(np.diff(chain, prepend=-1)))
+    length, traffic = mine["duration_ns"], _traffic(these, reached_rates)
+    moved, written = traffic.moved, traffic.written
     read = np.maximum(moved - written, 0)
-    passed = np.append(chain[1:] == chain[:-1], False) if size else np.empty(0, dtype=bool)
-    reread = np.where(passed, np.minimum(written, np.append(read[1:], 0.0)), 0.0)
-    length = part["duration_ns"].to_numpy()
-    by_chain = mine.groupby(chain, sort=True)
-    found = by_chain.agg(
-        device=("device", "first"), kernel_count=("op", "size"), start_ns=("start_ns", "min"),
-        end_ns=("end_ns", "max"), called_ns=("called_ns", "min"), node=("node", "max"),
-        work_ns=("duration_ns", "sum"), shortest_ns=("duration_ns", "min"),
-    ).reset_index(drop=True)  # fmt: skip
-    found["bytes"] = total(moved)
-    found["outer_bytes"] = found["bytes"] - total(np.where(passed, written, 0.0) + reread)
-    found["rate_bytes_per_s"] = part.groupby(chain, sort=True)["rate_bytes_per_s"].first()
+    passed = np.append(chain[1:] == chain[:-1], False)[: len(chain)]
+    reread = np.where(passed, np.minimum(written, np.append(read[1:], 0.0)[: len(read)]), 0.0)
+    found = pd.DataFrame(
+        {
+            "device": these.device,
+            "kernel_count": np.bincount(chain).astype(np.int32),
+            "start_ns": these.least("start_ns"),
+            "end_ns": these.most("end_ns"),
+            "called_ns": these.least("called_ns"),
+            "pattern": _patterns(mine["name"], chain),
+            "work_ns": these.total(length).astype(np.int64),
+            "bytes": these.total(moved),
+            "rate_bytes_per_s": traffic.rate,
+        }
+    )
+    found["outer_bytes"] = found["bytes"] - these.total(np.where(passed, written, 0.0) + reread)
     work = np.maximum(found["work_ns"].to_numpy(), 1)
-    found["known_ratio"] = total(np.where(part["known"], length, 0)) / work
-    found["fp32_ratio"] = total(np.where(mine["dtype"] == "fp32", length, 0)) / work
-    found["pattern"] = _patterns(mine["name"].to_numpy(), chain, size)
-    kept = total(_kept_over_reductions(chain, read, written))
-    return _fused(found, found["bytes"].to_numpy() - total(reread), kept)
+    found["known_ratio"] = these.total(np.where(traffic.known, length, 0)) / work
+    single = mine.spread(mine.configurations["dtype"] == "fp32")
+    found["fp32_ratio"] = these.total(np.where(single, length, 0)) / work
+    kept = these.total(_kept_over_reductions(chain, read, written))
+    most_bytes = found["bytes"].to_numpy() - these.total(reread)
+    return found.assign(**_fused(found, these.least("duration_ns"), most_bytes, kept))
 
 
-def _kept_over_reductions(chain: np.ndarray, read: np.ndarray, written: np.ndarray) -> np.ndarray:
+def _kept_over_reductions(chain: Column, read: Column, written: Column) -> Column:
     """Bytes that each kernel behind a reduction reads once more: data as large as its result
     that the chain had before, as a norm reads what it took the mean of."""
-    if not len(chain):
-        return np.empty(0)
-    largest = pd.Series(np.maximum(read, written)).groupby(chain)
-    before = largest.cummax().groupby(chain).shift(1).fillna(0.0).to_numpy()
-    made = pd.Series(written).groupby(chain).shift(1).to_numpy()
-    behind = (made < _SMALL * written) & (before >= (1 - _SMALL) * written)
-    return np.asarray(np.where(behind, np.minimum(read, written), 0.0))
+    kept = np.zeros(len(chain))
+    less = np.zeros(len(chain), dtype=bool)
+    less[1:] = (chain[1:] == chain[:-1]) & (written[:-1] < _SMALL * written[1:])
+    # Chains without a reduction are most; the others are looked at row by row.
+    rows = np.flatnonzero(np.bincount(chain, less).astype(bool)[chain])
+    largest = pd.Series(np.maximum(read, written)[rows]).groupby(chain[rows])
+    before = largest.cummax().groupby(chain[rows]).shift(1).fillna(0.0).to_numpy()
+    behind = less[rows] & (before >= (1 - _SMALL) * written[rows])
+    kept[rows] = np.where(behind, np.minimum(read, written)[rows], 0.0)
+    return kept
 
 
-def _fused(found: pd.DataFrame, most_bytes: np.ndarray, kept_bytes: np.ndarray) -> pd.DataFrame:
-    def time(moved: np.ndarray) -> np.ndarray:
+def _fused(
+    found: pd.DataFrame, shortest_ns: Column, most_bytes: Column, kept_bytes: Column
+) -> dict[str, Column]:
+    def time(moved: Column) -> Column:
         ns = moved / found["rate_bytes_per_s"].to_numpy() * 1e9
-        bounded = np.clip(ns, found["shortest_ns"].to_numpy(), found["work_ns"].to_numpy())
+        bounded = np.clip(ns, shortest_ns, found["work_ns"].to_numpy())
         return np.asarray(bounded.astype(np.int64))
 
     outer = found["outer_bytes"].to_numpy()
     unknown = 1 - found["known_ratio"].to_numpy()
-    found["fused_ns"] = time(outer)
-    found["slow_ns"] = np.maximum(time(most_bytes), found["fused_ns"])
-    found["fast_ns"] = time(np.maximum(outer * (1 - _UNKNOWN_SHARE * unknown) - kept_bytes, 0))
-    return found.drop(columns="shortest_ns")
+    fused = time(outer)
+    return {
+        "fused_ns": fused,
+        "slow_ns": np.maximum(time(most_bytes), fused),
+        "fast_ns": time(np.maximum(outer * (1 - _UNKNOWN_SHARE * unknown) - kept_bytes, 0)),
+    }
 
 
-def _patterns(name: np.ndarray, chain: np.ndarray, size: int) -> np.ndarray:
-    """A code per distinct sequence of names."""
-    ends = np.flatnonzero(np.diff(chain, append=-1)) + 1
-    starts = np.append(0, ends[:-1]) if size else np.empty(0, dtype=np.int64)
-    keys = [name[a:b].tobytes() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return np.asarray(pd.factorize(pd.Series(keys, dtype=object))[0], dtype=np.int64)
+def _patterns(name: Column, chain: Column) -> Column:
+    """A code per distinct sequence of names: neighbours in a chain become one until each chain is
+    one."""
+    code = name.astype(np.int64)
+    while len(code) and (chain[1:] == chain[:-1]).any():
+        first = np.flatnonzero(np.diff(chain, prepend=-1))
+        place = np.arange(len(chain)) - first[chain]
+        even = place % 2 == 0
+        followed = even & np.append(chain[1:] == chain[:-1], False)
+        other = np.where(followed, np.append(code[1:], 0) + 1, 0)
+        code, _ = distinct((code * (code.max() + 2) + other)[even])
+        chain = chain[even]
+    return np.asarray(pd.factorize(code)[0], dtype=np.int32)

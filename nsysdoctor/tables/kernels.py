@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.bound import BASES, BOUNDS, bound
-from nsysdoctor.measured import measured_work
+from nsysdoctor.bound import BASES, Roofline, roofs_of
+from nsysdoctor.distinct import labels
+from nsysdoctor.geometry import layout_of
+from nsysdoctor.kernels import Column, Floats, Kernels
+from nsysdoctor.measured import KernelWork, measured_work
 from nsysdoctor.operations import Writes, operation_of, writes_of
 from nsysdoctor.peaks import DevicePeaks, device_peaks
 from nsysdoctor.recipe import table
-from nsysdoctor.roofline import kernel_traffic
+from nsysdoctor.roofline import launch_traffic, limit_bytes
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.operators import Annotated
+from nsysdoctor.tables.shapes import Configurations
+from nsysdoctor.tables.steps import in_window
 from nsysdoctor.window import Request
 
-_GEOMETRY = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
-_OF_OPS = ("device", "lane", "name", "start_ns", "end_ns", "node")
-_BYTES = ("bytes", "bytes_low", "bytes_high")
-_TOLD = ("category", "dtype", "math", "library", "phase")
 TELLING_NS = 10_000
 """Shorter kernels spend much of their time on ramp-up and say little about bandwidth."""
+
+_TOLD = ("category", "dtype", "math")
+_NOTHING, _MEASURED, _GEOMETRY = (
+    np.int8(BASES.index(basis)) for basis in ("", "measured", "geometry")
+)
 
 
 @table
@@ -54,212 +58,189 @@ def operations(names: pd.DataFrame) -> np.ndarray:
 def kernels(
     ops: pd.DataFrame,
     names: pd.DataFrame,
-    kernel_rows: pd.DataFrame,
+    configurations: Configurations,
     peaks: dict[int, DevicePeaks],
     launches: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
     launch_marks: pd.DataFrame | None = None,
     annotated: Annotated | None = None,
-) -> pd.DataFrame:
-    """Returns one row per kernel in the order of `ops`.
+) -> Kernels:
+    """Returns every kernel in the order of `ops`, see `Kernels`.
 
-    Columns: op, device, lane, name, start_ns, end_ns, duration_ns, node, category, dtype, math,
-    library, phase (categorical), fused, blocks, threads (per block), batch (grid_z), registers,
-    local_bytes_per_thread, bytes, bytes_low, bytes_high, rate_bytes_per_s, written_bytes, flops
-    (floats, NaN where unknown), traffic_basis, bound, basis (categorical), api (the launching
-    call, -1 without), thread, called_ns (start_ns without a call), alone (bool: its call launches
-    nothing else), outside_ns (the thread's time outside CUDA before the call), call_ns (the
-    call's own). Bytes and flops are those of the annotated operator that launched the kernel
-    where its shapes were recorded (traffic_basis measured), else what the launch geometry tells.
+    Its configurations have those columns of `configurations` but the sides of grid and block, and
+    blocks, threads (per block), batch (grid_z), category, dtype, math (categorical), fused, the
+    roofs (see `roofs_of`), launch_bytes, launch_bytes_low, launch_bytes_high (what the geometry
+    tells) and written_ratio, written_most_bytes (of the bytes, what may be the result).
+
+    Bytes and flops are those of the annotated operator that launched the kernel where its shapes
+    were recorded (traffic_basis measured), else what the launch geometry tells.
     """
-    mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
-    found = pd.DataFrame({name: ops[name].to_numpy()[mine] for name in _OF_OPS}).assign(op=mine)
-    found["duration_ns"] = found["end_ns"] - found["start_ns"]
-    code, row = found["name"].to_numpy(), ops["row"].to_numpy()[mine]
-    for column in _TOLD:
-        found[column] = _told(names[column], code)
-    found["fused"] = names["fused"].to_numpy(dtype=bool)[code]
-    grid = pd.DataFrame({name: kernel_rows[name].to_numpy()[row] for name in _GEOMETRY})
-    found["blocks"] = grid["grid_x"] * grid["grid_y"] * grid["grid_z"]
-    found["threads"] = grid["block_x"] * grid["block_y"] * grid["block_z"]
-    found["batch"] = grid["grid_z"]
-    for column in ("registers", "local_bytes_per_thread"):
-        found[column] = kernel_rows[column].to_numpy()[row]
-    launched = grid.assign(**{name: found[name] for name in ("name", "start_ns", "end_ns")})
-    found = found.join(_traffic(launched.assign(device=found["device"]), names, peaks))
-    found = _with_calls(found, launches, api).assign(flops=np.nan)
+    kinds = _described(configurations.rows, names)
+    kinds = kinds.join(roofs_of(kinds, peaks)).join(_writes(kinds, names))
+    op = np.flatnonzero(ops["kind"].to_numpy() == KERNEL).astype(np.int32)
+    each: dict[str, Column] = {"op": op, "configuration": configurations.code}
+    found = Kernels(kinds, each | _calls(op, len(ops), launches, api), ops, api)
+    found.configurations = kinds.join(_traffic(found, names, peaks))
+    work = None
     if launch_marks is not None and annotated is not None:
-        found = _measured(found, names, launch_marks, annotated, peaks)
-    found["written_bytes"] = _written(found, names)
-    verdict = _bound(found, peaks)
-    found["bound"], found["basis"] = verdict["bound"], verdict["basis"]
-    return found
+        work = _recorded(found, names, launch_marks, annotated)
+    return _judged(found, work)
 
 
-def _told(column: pd.Series[str], code: npt.NDArray[np.int64]) -> pd.Categorical:
-    distinct, number = np.unique(column.to_numpy(dtype=str), return_inverse=True)
-    return pd.Categorical.from_codes(number[code], categories=pd.Index(distinct))
+def _described(rows: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame:
+    """What sizes and name of each launch configuration tell."""
+    grid, block = ([rows[f"{what}_{axis}"] for axis in "xyz"] for what in ("grid", "block"))
+    name = rows["name"].to_numpy()
+    return rows.drop(columns=[side.name for side in (*grid, *block)]).assign(
+        blocks=grid[0] * grid[1] * grid[2],
+        threads=block[0] * block[1] * block[2],
+        batch=grid[2],
+        fused=names["fused"].to_numpy(dtype=bool)[name],
+        **{column: labels(names[column].to_numpy(), name) for column in _TOLD},
+    )
 
 
-def _by_device(
-    found: pd.DataFrame, columns: dict[str, Sequence[str] | None]
-) -> tuple[pd.DataFrame, list[tuple[int, npt.NDArray[np.int64]]]]:
-    """An empty frame of the columns (categorical where categories are given), and the rows of
-    each device."""
-    empty = {
-        name: np.full(len(found), np.nan)
-        if kinds is None
-        else pd.Categorical.from_codes(np.zeros(len(found), dtype=np.int8), kinds)
-        for name, kinds in columns.items()
-    }
-    devices = found["device"].to_numpy()
-    return pd.DataFrame(empty, index=found.index), [
-        (int(device), np.flatnonzero(devices == device)) for device in np.unique(devices)
-    ]
+def _writes(kinds: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame:
+    """Which part of the bytes of each configuration is the result, and how much at most."""
+    used, place = np.unique(kinds["name"], return_inverse=True)
+    rows = names.iloc[used]
+    told = [tuple(writes_of(f, c)) for f, c in zip(rows["full"], rows["category"], strict=True)]
+    table = np.array(told, dtype=np.float64).reshape(-1, len(Writes._fields))
+    ratio, per_thread, out_bytes = table[place].T
+    most = (kinds["blocks"] * kinds["threads"]).to_numpy() * per_thread * out_bytes
+    return pd.DataFrame(
+        {"written_ratio": ratio, "written_most_bytes": np.where(out_bytes > 0, most, np.nan)}
+    )
+
+
+def _calls(
+    op: Column, op_count: int, launches: pd.DataFrame | None, api: pd.DataFrame | None
+) -> dict[str, Column]:
+    """The launching call of each kernel, and whether it launches nothing else."""
+    call = np.full(op_count, -1, dtype=np.int32)
+    if launches is None or api is None:
+        return {"api": call[op], "alone": np.zeros(len(op), dtype=bool)}
+    launching = launches["api"].to_numpy()
+    call[launches["op"].to_numpy()] = launching
+    single = np.bincount(launching, minlength=1) == 1
+    call = call[op]
+    return {"api": call, "alone": (call >= 0) & single[np.maximum(call, 0)]}
 
 
 def _traffic(
-    launched: pd.DataFrame, names: pd.DataFrame, peaks: dict[int, DevicePeaks]
+    found: Kernels, names: pd.DataFrame, peaks: dict[int, DevicePeaks]
 ) -> pd.DataFrame:
-    wanted: dict[str, Sequence[str] | None] = dict.fromkeys(
-        ("bytes", "bytes_low", "bytes_high", "rate_bytes_per_s")
+    """What the geometry of each configuration tells about its bytes, NaN where nothing."""
+    kinds, full = found.configurations, names["full"].tolist()
+    used = np.unique(kinds["name"])
+    telling = kinds[kinds["name"].isin([n for n in used if layout_of(full[n]) is not None])]
+    launches, launch = _launches(found, telling)
+    parts = [
+        launch_traffic(mine, full, roof.memory_bytes_per_s, roof.sm_count)
+        for device, mine in launches.groupby("device", sort=True)
+        for roof in [peaks.get(int(str(device)), DevicePeaks())]
+    ]
+    columns = ["bytes", "bytes_low", "bytes_high"]
+    told = pd.concat(parts) if parts else pd.DataFrame(columns=columns, dtype=np.float64)
+    return told.reindex(launch).set_axis(kinds.index).add_prefix("launch_")
+
+
+def _launches(
+    found: Kernels, telling: pd.DataFrame
+) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
+    """The launches (device, name, blocks, threads) of some configurations with the median and
+    the sum of their durations, and the launch of each configuration, -1 for others."""
+    key = ["device", "name", "blocks", "threads"]
+    launch = np.full(len(found.configurations), -1, dtype=np.int64)
+    launch[telling.index] = telling.groupby(key, sort=False).ngroup()
+    mine = found.at(found.spread(launch >= 0))
+    of, took = mine.spread(launch), pd.Series(mine["duration_ns"].astype(np.float64))
+    launches = telling[key].drop_duplicates(ignore_index=True).assign(
+        median_ns=took.groupby(of).median(), total_ns=np.bincount(of, took)
     )
-    table, devices = _by_device(launched, wanted | {"basis": BASES})
-    full = names["full"].tolist()
-    for device, rows in devices:
-        roof = peaks.get(device, DevicePeaks())
-        told = kernel_traffic(launched.iloc[rows], full, roof.memory_bytes_per_s, roof.sm_count)
-        table = told if len(devices) == 1 else _placed(table, told, rows)
-    return table.rename(columns={"basis": "traffic_basis"})
+    return launches, launch
 
 
-def _placed(
-    table: pd.DataFrame, told: pd.DataFrame, rows: npt.NDArray[np.int64]
-) -> pd.DataFrame:
-    for column in told.columns:
-        table.iloc[rows, table.columns.get_loc(column)] = told[column].to_numpy()
-    return table
-
-
-def _bound(found: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> pd.DataFrame:
-    table, devices = _by_device(found, {"bound": BOUNDS, "basis": BASES})
-    asked = found.rename(columns={"traffic_basis": "basis"})
-    for device, rows in devices:
-        told = bound(asked.iloc[rows], peaks.get(device, DevicePeaks()))
-        table = told if len(devices) == 1 else _placed(table, told, rows)
-    return table
-
-
-def _measured(
-    found: pd.DataFrame,
-    names: pd.DataFrame,
-    launch_marks: pd.DataFrame,
-    annotated: Annotated,
-    peaks: dict[int, DevicePeaks],
-) -> pd.DataFrame:
-    """The kernels with the work that recorded shapes tell, no faster than memory delivers.
+def _recorded(
+    found: Kernels, names: pd.DataFrame, launch_marks: pd.DataFrame, annotated: Annotated
+) -> KernelWork | None:
+    """The work that recorded shapes tell.
 
     The nodes of a graph share one call, which stands in the range that launched the graph.
     """
-    marks = launch_marks.iloc[found["op"].to_numpy()].reset_index(drop=True)
-    own = found["alone"].to_numpy(dtype=bool) & (found["node"].to_numpy() == 0)
-    instance = marks["operator"].where(own, -1).to_numpy()
+    op = found["op"]
+    own = found["alone"] & (found["node"] == 0)
+    instance = np.where(own, launch_marks["operator"].to_numpy()[op], -1)
     if not (instance >= 0).any():
-        return found
-    said = annotated.said_in(marks[["operator", "module"]])
+        return None
+    said = annotated.said_in(launch_marks[["operator", "module"]].iloc[op])
     full = names["full"].tolist()
-    flops, moved = measured_work(found, full, instance, said, annotated.said)
-    roof = found["device"].map({d: p.memory_bytes_per_s or np.inf for d, p in peaks.items()})
-    took = found["duration_ns"].to_numpy()
-    moved = np.minimum(moved, roof.fillna(np.inf).to_numpy() * took / 1e9)
-    known = ~np.isnan(moved)
-    seconds = np.where(took > 0, took, np.nan) / 1e9
-    basis = np.where(known, BASES.index("measured"), found["traffic_basis"].cat.codes)
-    columns = {name: found[name].where(~known, moved) for name in _BYTES}
-    return found.assign(
-        **columns,
-        rate_bytes_per_s=found["rate_bytes_per_s"].where(~known, moved / seconds),
-        flops=np.where(flops <= _most_flops(found, peaks), flops, np.nan),
-        traffic_basis=pd.Categorical.from_codes(basis, BASES),
-    )
+    return measured_work(found, full, instance, said, annotated.said)
 
 
-def _most_flops(found: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> npt.NDArray[np.float64]:
-    """The operations that the units of each kernel can do in its time, infinite where the roof
-    is unknown; more than that means that the shapes were misread, and is not shown."""
-    keys = found[["device", "dtype", "math"]].astype({"dtype": str, "math": str})
-    place, distinct = pd.factorize(pd.MultiIndex.from_frame(keys))
-    roofs = [
-        (peaks[int(device)].flops_per_s(dtype, math) if int(device) in peaks else None) or np.inf
-        for device, dtype, math in distinct
-    ]
-    return np.asarray(np.array(roofs)[place] * found["duration_ns"].to_numpy() / 1e9)
+def _judged(found: Kernels, work: KernelWork | None) -> Kernels:
+    """The kernels with the bytes that they moved, and with what binds them."""
+    roofline = Roofline(found.configurations)
+    columns: dict[str, Column] = {"bytes": np.empty(len(found))}
+    for name in ("traffic_basis", "bound", "basis"):
+        columns[name] = np.empty(len(found), dtype=np.int8)
+    if work is not None:
+        columns["flops"] = work.flops
+    for rows, part in found.blocks():
+        took = part["duration_ns"]
+        moved, told = _moved(part, took, None if work is None else work.bytes[rows])
+        flops = None
+        if work is not None:
+            flops = _possible(work.flops[rows], took, part["peak_flops_per_s"])
+            columns["flops"][rows] = flops
+        columns["bytes"][rows], columns["traffic_basis"][rows] = moved, told
+        columns["bound"][rows], columns["basis"][rows] = roofline.bound(
+            part["configuration"], took, moved, told, flops
+        )
+    return found.with_columns(**columns)
 
 
-def _written(found: pd.DataFrame, names: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Bytes of the result, where the traffic is known."""
-    told = np.array(
-        [
-            tuple(writes_of(full, category)) if kind == KERNEL else (0.0, 0, 0)
-            for full, category, kind in zip(
-                names["full"], names["category"], names["kind"], strict=True
-            )
-        ],
-        dtype=np.float64,
-    ).reshape(-1, len(Writes._fields))
-    ratio, per_thread, out = told[found["name"].to_numpy()].T
-    moved = found["bytes"].to_numpy()
-    elements = (found["blocks"] * found["threads"]).to_numpy() * per_thread
-    known = np.where(out > 0, np.minimum(elements * out, moved), moved * ratio)
-    return np.asarray(known, dtype=np.float64)
+def _moved(part: Kernels, took: Column, recorded: Floats | None) -> tuple[Floats, Column]:
+    """Bytes by recorded shapes, else by the geometry, no more than memory delivers; and which."""
+    limit = limit_bytes(took, part["peak_bytes_per_s"])
+    moved = np.minimum(part["launch_bytes"], limit)
+    basis = np.where(np.isnan(moved), _NOTHING, _GEOMETRY)
+    if recorded is not None:
+        measured = ~np.isnan(recorded)
+        moved = np.where(measured, np.minimum(recorded, limit), moved)
+        basis = np.where(measured, _MEASURED, basis)
+    return moved, basis
 
 
-def _with_calls(
-    found: pd.DataFrame, launches: pd.DataFrame | None, api: pd.DataFrame | None
-) -> pd.DataFrame:
-    call = np.full(int(found["op"].max()) + 1 if len(found) else 0, -1, dtype=np.int64)
-    if launches is None or api is None or not len(found):
-        return found.assign(api=-1, thread=-1, called_ns=found["start_ns"], alone=False,
-                            outside_ns=0, call_ns=0)  # fmt: skip
-    inside = launches["op"].to_numpy() < len(call)
-    call[launches["op"].to_numpy()[inside]] = launches["api"].to_numpy()[inside]
-    mine = call[found["op"].to_numpy()]
-    has, row = mine >= 0, np.maximum(mine, 0)
-    users = np.bincount(launches["api"].to_numpy(), minlength=max(len(api), 1))
-    columns = ("start_ns", "end_ns", "thread")
-    empty = np.zeros(1, dtype=np.int64)
-    start, end, thread = (api[c].to_numpy() if len(api) else empty for c in columns)
-    return found.assign(
-        api=mine,
-        thread=np.where(has, thread[row], -1),
-        called_ns=np.where(has, start[row], found["start_ns"]),
-        alone=has & (users[row] == 1),
-        outside_ns=np.where(has, _outside(api)[row], 0) if len(api) else 0,
-        call_ns=np.where(has, end[row] - start[row], 0),
-    )
-
-
-def _outside(api: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """For each outermost call the time since the one before it on its thread, else 0."""
-    found = np.zeros(len(api), dtype=np.int64)
-    top = np.flatnonzero(api["top"].to_numpy())
-    thread, start, end = (api[c].to_numpy()[top] for c in ("thread", "start_ns", "end_ns"))
-    same = thread[1:] == thread[:-1]
-    found[top[1:]] = np.where(same, np.maximum(start[1:] - end[:-1], 0), 0)
-    return found
+def _possible(flops: Floats, took: Column, peak_flops_per_s: Floats) -> Floats:
+    """Operations that the units can do in the time, NaN for others: where there are more the
+    shapes were misread."""
+    return np.where(flops > peak_flops_per_s * took / 1e9, np.nan, flops)
 
 
 @table
-def reached_rates(kernels: pd.DataFrame, peaks: dict[int, DevicePeaks]) -> dict[int, float]:
+def kernels_inside(kernels: Kernels, window: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Returns for each kernel whether it was launched in the window."""
+    return in_window(kernels["called_ns"], window)
+
+
+@table
+def inside_ns(kernels: Kernels, kernels_inside: npt.NDArray[np.bool_]) -> pd.Series[int]:
+    """Returns per device the time of all kernels that were launched in the window."""
+    mine = kernels.at(kernels_inside)
+    return mine.frame("duration_ns").groupby(mine["device"])["duration_ns"].sum()
+
+
+@table
+def reached_rates(kernels: Kernels, peaks: dict[int, DevicePeaks]) -> dict[int, float]:
     """Returns the bandwidth in bytes/s that memory-bound kernels reach, per device.
 
     That of all kernels of known traffic that last 10 µs or more; without any 80 % of the peak,
     and 1e12 where that is unknown too.
     """
-    moved, length = kernels["bytes"].to_numpy(), kernels["duration_ns"].to_numpy()
-    telling = ~np.isnan(moved) & (length >= TELLING_NS)
-    told = pd.DataFrame({"bytes": moved[telling], "duration_ns": length[telling]})
-    grouped = told.groupby(kernels["device"].to_numpy()[telling], sort=True).sum()
+    telling = kernels.at(~np.isnan(kernels["bytes"]) & (kernels["duration_ns"] >= TELLING_NS))
+    told = telling.frame("bytes", "duration_ns")
+    grouped = told.groupby(telling["device"], sort=True).sum()
     rates = {
         device: 0.8 * (roof.memory_bytes_per_s or 1.25e12) for device, roof in peaks.items()
     }

@@ -11,7 +11,9 @@ import pandas as pd
 
 from nsysdoctor.annotation import BACKWARD, FUNCTION, MODULE, Annotation, read_text
 from nsysdoctor.bound import BOUNDS
+from nsysdoctor.distinct import distinct_rows
 from nsysdoctor.intervals import Ints
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.nesting import open_at
 from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
@@ -178,7 +180,7 @@ _NOTHING = Annotation("", "")
 
 @table
 def operators(
-    kernels: pd.DataFrame, launch_marks: pd.DataFrame, annotated: Annotated
+    kernels: Kernels, launch_marks: pd.DataFrame, annotated: Annotated
 ) -> pd.DataFrame:
     """Returns what the kernels of each operator did, most time first.
 
@@ -187,60 +189,52 @@ def operators(
     per byte), rate_flops_per_s, rate_bytes_per_s, bound (that of most of its time). Kernels
     outside every annotated range are left out.
     """
-    marks = launch_marks.iloc[kernels["op"].to_numpy()].reset_index(drop=True)
-    marks = marks.assign(place=np.arange(len(marks)))
-    inside = marks[(marks[["operator", "node", "module"]] >= 0).any(axis=1)]
-    mine = kernels.iloc[inside["place"].to_numpy()].reset_index(drop=True)
-    found = pd.DataFrame({"device": mine["device"]})
-    said = _said(annotated, inside)
-    found["module"] = [module.module or module.name for _, _, module in said]
-    found["operator"] = [operator.name or node.name for operator, node, _ in said]
-    found["phase"] = np.where(inside["node"].to_numpy() >= 0, "backward", "forward")
-    found["shapes"] = [" ".join("x".join(map(str, s)) for s in o.sizes if s) for o, _, _ in said]
-    return _summed(found, mine)
-
-
-def _said(
-    annotated: Annotated, marks: pd.DataFrame
-) -> list[tuple[Annotation, Annotation, Annotation]]:
-    """What the operator, the node and the module of each row say."""
-    kinds = [*annotated.said, _NOTHING]
-    works = [one.as_operator() or one for one in kinds]
-    code = annotated.said_in(marks[["operator", "node", "module"]])
-    return [
-        (works[operator], kinds[node], kinds[module])
-        for operator, node, module in code.itertuples(index=False)
-    ]
-
-
-def _summed(keys: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
-    by = [*keys.columns]
-    frame = pd.concat([keys, kernels[["duration_ns", "flops", "bytes"]]], axis=1)
-    grouped = frame.groupby(by, sort=True)
-    total = grouped["duration_ns"].sum()
-    found = pd.DataFrame({"count": grouped.size(), "duration_ns": total})
-    for column in ("flops", "bytes"):
-        found[column] = grouped[column].sum(min_count=1).where(grouped[column].count() > 0)
-        known = grouped[column].count() == grouped.size()
-        found[column] = found[column].where(known)
-    seconds = found["duration_ns"].where(found["duration_ns"] > 0) / 1e9
-    found["intensity"] = found["flops"] / found["bytes"].where(found["bytes"] > 0)
-    found["rate_flops_per_s"] = found["flops"] / seconds
-    found["rate_bytes_per_s"] = found["bytes"] / seconds
-    found["bound"] = _most_time(frame, kernels, by).reindex(found.index)
-    found = found.reset_index()
+    marks = launch_marks[["operator", "node", "module"]].iloc[kernels["op"]]
+    inside = (marks >= 0).any(axis=1).to_numpy()
+    said, mine = annotated.said_in(marks[inside]), kernels.at(inside)
+    # What is said repeats from step to step: it is put into words once.
+    code, first = distinct_rows([mine["device"], *(said[name].to_numpy() for name in said)])
+    words = _words(annotated, said.iloc[first]).assign(device=mine["device"][first])
+    by = ["device", "module", "operator", "phase", "shapes"]
+    number = words.groupby(by, sort=True).ngroup().to_numpy()
+    frame = mine.frame("duration_ns", "flops", "bytes", "bound").assign(key=number[code])
+    found = words[by].drop_duplicates().sort_values(by, ignore_index=True).join(_summed(frame))
     return found.sort_values(
         ["duration_ns", *by], ascending=[False] + [True] * len(by), kind="stable",
         ignore_index=True,
     )  # fmt: skip
 
 
-def _most_time(frame: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.Series[str]:
-    """The bound that most of each group's time has; of equals the first of BOUNDS."""
-    code = np.array([BOUNDS.index(one) for one in kernels["bound"].astype(str)], dtype=np.int64)
-    spent = frame.assign(bound=code).groupby([*by, "bound"], sort=True)["duration_ns"].sum()
-    ranked = spent.reset_index().sort_values(
-        [*by, "duration_ns", "bound"], ascending=[True] * len(by) + [False, True]
-    )
-    first = ranked.drop_duplicates(by).set_index(by)["bound"]
+def _words(annotated: Annotated, said: pd.DataFrame) -> pd.DataFrame:
+    """Module, operator, phase and shapes for places in what is said."""
+    kinds = [*annotated.said, _NOTHING]
+    works = [one.as_operator() or one for one in kinds]
+    rows = []
+    for operator, node, module in said[["operator", "node", "module"]].itertuples(index=False):
+        work, place = works[operator], kinds[module]
+        phase = "backward" if node >= 0 else "forward"
+        shapes = " ".join("x".join(map(str, sizes)) for sizes in work.sizes if sizes)
+        rows.append((place.module or place.name, work.name or kinds[node].name, phase, shapes))
+    return pd.DataFrame(rows, columns=["module", "operator", "phase", "shapes"])
+
+
+def _summed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The sums over kernels of each key, and what follows from them."""
+    grouped = frame.groupby("key", sort=True)
+    found = pd.DataFrame({"count": grouped.size(), "duration_ns": grouped["duration_ns"].sum()})
+    for column in ("flops", "bytes"):
+        known = grouped[column].count()
+        found[column] = grouped[column].sum().where((known > 0) & (known == found["count"]))
+    seconds = found["duration_ns"].where(found["duration_ns"] > 0) / 1e9
+    found["intensity"] = found["flops"] / found["bytes"].where(found["bytes"] > 0)
+    found["rate_flops_per_s"] = found["flops"] / seconds
+    found["rate_bytes_per_s"] = found["bytes"] / seconds
+    return found.assign(bound=_most_time(frame))
+
+
+def _most_time(frame: pd.DataFrame) -> pd.Series[str]:
+    """The bound that most of each key's time has; of equals the first of BOUNDS."""
+    spent = frame.groupby(["key", "bound"], sort=True)["duration_ns"].sum().reset_index()
+    ranked = spent.sort_values(["key", "duration_ns", "bound"], ascending=[True, False, True])
+    first = ranked.drop_duplicates("key").set_index("key")["bound"]
     return first.map(lambda one: BOUNDS[one])

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsysdoctor.bound import BOUNDS
+from nsysdoctor.kernels import Kernels
 from nsysdoctor.timeline.payload import CopyPoint, Figures, Roof, RoofPoint, StepMark
 from nsysdoctor.timeline.rows import Tables, ints, optional
 
@@ -105,12 +107,13 @@ def _latencies(tables: Tables) -> tuple[list[int], list[int]]:
     return edges[low : high + 1].tolist(), counts[low:high].tolist()
 
 
-def _data_types(kernels: pd.DataFrame | None) -> list[str]:
+def _data_types(kernels: Kernels | None) -> list[str]:
     """Returns the data types of the kernels that ran, most time first."""
     if kernels is None or not len(kernels):
         return []
-    length = ints(kernels, "end_ns") - ints(kernels, "start_ns")
-    total = pd.Series(length).groupby(kernels["dtype"].astype(str).to_numpy(), sort=True).sum()
+    dtype = kernels.configurations["dtype"].astype(str)
+    length = np.bincount(kernels["configuration"], kernels["duration_ns"], len(dtype))
+    total = pd.Series(length).groupby(dtype.to_numpy(), sort=True).sum()
     ranked = sorted(total.items(), key=lambda pair: (-int(pair[1]), str(pair[0])))
     return [str(dtype) for dtype, _ in ranked if str(dtype) in ITEM_BYTES]
 
@@ -141,19 +144,23 @@ def _roofs(tables: Tables) -> list[Roof]:
     return roofs
 
 
-def _roof_points(kernels: pd.DataFrame | None, names: pd.DataFrame | None) -> list[RoofPoint]:
+def _roof_points(kernels: Kernels | None, names: pd.DataFrame | None) -> list[RoofPoint]:
     """One point per kernel and device whose bytes are known: totals over its launches."""
     if kernels is None or names is None or not len(kernels):
         return []
-    frame = kernels[["device", "name", "bytes"]].copy()
-    frame["length"] = ints(kernels, "end_ns") - ints(kernels, "start_ns")
-    for column in ("category", "dtype", "bound"):
-        frame[column] = kernels[column].astype(str)
-    frame["flops"] = _operations(kernels)
-    work = float(frame["length"].sum()) or 1.0
-    frame = frame[(frame["bytes"] > 0) & (frame["flops"] > 0) & (frame["length"] > 0)]
+    work = float(kernels["duration_ns"].sum()) or 1.0
+    mine = kernels.at((kernels["bytes"] > 0) & (kernels["duration_ns"] > 0))
+    flops = _operations(mine)
+    frame = mine.frame("device", "name", "bound", "bytes").assign(
+        flops=flops, length=mine["duration_ns"]
+    )[flops > 0]
+    total = frame.groupby(["device", "name", "bound"], sort=True).sum().reset_index()
+    told = kernels.configurations.drop_duplicates(["device", "name"])
+    total = total.merge(told[["device", "name", "category", "dtype"]], "left")
+    for column in ("category", "dtype"):
+        total[column] = total[column].astype(str)
+    total["bound"] = np.array(BOUNDS)[total["bound"]]
     keys = ["device", "name", "category", "dtype", "bound"]
-    total = frame.groupby(keys, sort=True)[["bytes", "flops", "length"]].sum().reset_index()
     total = total.sort_values(["length", *keys], ascending=[False] + [True] * 5)
     full = names["full"].astype(str).to_numpy()
     return [
@@ -171,13 +178,9 @@ def _roof_points(kernels: pd.DataFrame | None, names: pd.DataFrame | None) -> li
     ]
 
 
-def _operations(kernels: pd.DataFrame) -> npt.NDArray[np.float64]:
+def _operations(kernels: Kernels) -> npt.NDArray[np.float64]:
     """Operations of each kernel: recorded where a table tells, else one per element moved."""
-    size = np.array(
-        [ITEM_BYTES.get(dtype, np.nan) for dtype in kernels["dtype"].astype(str)], dtype=np.float64
-    )
-    moved = np.asarray(kernels["bytes"], dtype=np.float64) / size
-    if "flops" not in kernels:
-        return moved
-    told = np.asarray(kernels["flops"], dtype=np.float64)
+    dtypes = kernels.configurations["dtype"].astype(str)
+    moved = kernels["bytes"] / kernels.spread(dtypes.map(ITEM_BYTES).astype(np.float64))
+    told = kernels["flops"]
     return np.where(told > 0, told, moved)

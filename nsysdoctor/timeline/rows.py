@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from nsysdoctor.timeline.merge import Items, items
 from nsysdoctor.timeline.payload import PAINTS, TrackKind
 from nsysdoctor.verbs import ALLOCATIONS, SUBMITS, SYNCS, Verb
 
-Tables = Callable[[str], pd.DataFrame]
+Tables = Callable[[str], Any]
 
 MOST_STREAMS = 24
 MOST_THREADS = 16
@@ -67,7 +68,7 @@ class Names:
         return first
 
 
-def optional(tables: Tables, name: str) -> pd.DataFrame | None:
+def optional(tables: Tables, name: str) -> Any | None:
     """Returns the table, None where the trace cannot give it."""
     try:
         return tables(name)
@@ -111,36 +112,25 @@ def launch_keys(tables: Tables, op_count: int) -> Ints:
 def launch_shapes(tables: Tables, ops: pd.DataFrame) -> tuple[Ints, list[str]]:
     """Returns for each operation a code + 1 of its grid and block, and the texts of the codes."""
     shapes = np.zeros(len(ops), dtype=np.int64)
-    rows = optional(tables, "kernel_rows")
-    mine = np.flatnonzero(ints(ops, "kind") == KERNEL)
-    if rows is None or not len(mine):
+    told = optional(tables, "configurations")
+    if told is None or not len(told.code):
         return shapes, []
     wanted = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
-    sizes = rows[wanted].to_numpy(dtype=np.int64)[ints(ops, "row")[mine]]
-    distinct, code = _distinct_rows(sizes)
-    shapes[mine] = code + 1
+    code = told.rows.groupby(wanted, sort=True).ngroup().to_numpy()
+    shapes[ints(ops, "kind") == KERNEL] = code[told.code] + 1
     return shapes, [
         f"grid {row[0]}×{row[1]}×{row[2]}, block {row[3]}×{row[4]}×{row[5]}"
-        for row in distinct.tolist()
+        for row in told.rows[wanted].drop_duplicates().sort_values(wanted).to_numpy().tolist()
     ]
-
-
-def _distinct_rows(sizes: Ints) -> tuple[Ints, Ints]:
-    """Distinct rows and codes; hashing a frame beats sorting a million wide rows."""
-    frame = pd.DataFrame(sizes)
-    code = frame.groupby(list(frame.columns), sort=True).ngroup().to_numpy(dtype=np.int64)
-    _, first = np.unique(code, return_index=True)
-    return sizes[first], code
 
 
 def moved_bytes(tables: Tables, ops: pd.DataFrame) -> Ints:
     """Returns the bytes of each operation: measured for copies, estimated for kernels, else 0."""
     moved = ints(ops, "bytes").copy()
     kernels = optional(tables, "kernels")
-    if kernels is not None and {"op", "bytes"} <= set(kernels.columns):
-        known = kernels[kernels["bytes"].notna()]
-        estimate = known["bytes"].to_numpy(dtype=np.float64)
-        moved[ints(known, "op")] = np.maximum(estimate, 0).astype(np.int64)
+    if kernels is not None:
+        known = kernels.at(~np.isnan(kernels["bytes"]))
+        moved[known["op"]] = np.maximum(known["bytes"], 0).astype(np.int64)
     return moved
 
 
