@@ -25,6 +25,9 @@ class Tables(Protocol):
     def optional(self, name: str) -> Any | None:
         """Returns a table, or None when it cannot be had."""
 
+    def require(self, source: str) -> None:
+        """Raises MissingTableError when a source of the export holds nothing."""
+
 
 def ask(
     rule: Rule, tables: Tables, params: Mapping[str, int | float], *, timed: bool = False
@@ -38,7 +41,7 @@ def ask(
 
     try:
         for name in rule.words.needs:
-            tables.table(f"{name}_rows")
+            tables.require(name)
         measured = _measure(rule, tables, rule.params | dict(params))
     except MissingTableError as error:
         return None, ended("skipped", f"{error.message}; {error.hint}")

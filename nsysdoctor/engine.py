@@ -180,6 +180,9 @@ class _JobTables:
     def optional(self, name: str) -> object | None:
         return self._tables.get(name)
 
+    def require(self, source: str) -> None:
+        self.table(f"{source}_rows")
+
 
 def conclude(
     report: Report, summaries: Sequence[RankSummary], options: Options

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DRAWN = (
     "names", "ops", "api", "api_names", "threads", "processes", "waits", "ranges", "range_names",
-    "range_depth", "steps", "devices", "gaps", "gap_causes", "copies", "kernels",
+    "range_depth", "steps", "devices", "device_pieces", "gaps", "gap_causes", "copies", "kernels",
     "configurations", "launches", "lanes", "phases",
 )  # fmt: skip
 """The tables that a dashboard's timeline reads; kept until it is packed."""

@@ -65,7 +65,7 @@ class Rule:
         parts = (self.measure, self.cure, self.evidence, *self.tables.values())
         asked = {name for part in parts if part is not None for name in part.needs}
         own = {self.name, *self.tables}
-        return frozenset(asked - own) | {f"{source}_rows" for source in self.words.needs}
+        return frozenset(asked - own)
 
     @property
     def params(self) -> dict[str, int | float]:

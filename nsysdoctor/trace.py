@@ -40,6 +40,7 @@ class Trace:
         self._missing: dict[str, MissingTableError] = {}
         self._dropped: dict[str, dict[str, int]] = {}
         self._uses: Counter[str] = Counter()
+        self._owed: set[str] = set()
 
     @cached_property
     def identity(self) -> Identity:
@@ -71,29 +72,39 @@ class Trace:
         except MissingTableError:
             return None
 
+    def require(self, source: str) -> None:
+        """Raises MissingTableError when a source of the export holds nothing, as `table` does."""
+        name = f"{source}_rows"
+        if name in self._missing or source not in self._dropped:
+            self.table(name)
+            if self._uses and self._uses[name] <= 0:
+                del self._tables[name]
+
     def expect(self, uses: Iterable[str]) -> None:
         """Tells which tables will be asked for, once per use; a table that all its uses and all
         tables made from it have had is forgotten. One asked for later is made again."""
         waiting = list(uses)
-        seen: set[str] = set()
         while waiting:
             name = waiting.pop()
             self._uses[name] += 1
-            if name not in seen and name in table_recipes():
-                seen.add(name)
+            if name not in self._owed and name not in self._tables and name in table_recipes():
+                self._owed.add(name)
                 waiting.extend(table_recipes()[name].needs)
 
     def release(self, names: Iterable[str]) -> None:
-        """Counts one use of each table as had, or as never to be had. A table that was not made
-        by its last use will not be, so it has no use for those that it is made from."""
+        """Counts one use of each table as had, or as never to be had."""
         for name in names:
             self._uses[name] -= 1
-            if self._uses[name] != 0:
-                continue
-            if name in self._tables:
-                del self._tables[name]
-            elif name not in self._missing and name in table_recipes():
-                self.release(table_recipes()[name].needs)
+            if self._uses[name] == 0:
+                self._tables.pop(name, None)
+                self._settle(name)
+
+    def _settle(self, name: str) -> None:
+        """Counts the tables that one is made from as had: it was made, or nobody will ask for
+        it any more. Only once, since they were counted once."""
+        if name in self._owed:
+            self._owed.remove(name)
+            self.release(table_recipes()[name].needs)
 
     def run(self, made: Recipe, params: Mapping[str, object] | None = None) -> Any:
         """Returns what a recipe makes of this trace's tables, uncached."""
@@ -134,7 +145,7 @@ class Trace:
         try:
             return self.run(made)
         finally:
-            self.release(made.needs)
+            self._settle(name)
 
     def _read(self, source: Source) -> pd.DataFrame:
         rows = self.export.read(source)

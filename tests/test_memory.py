@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import Options, diagnose_trace
+from nsysdoctor.engine import _SUMMARISED, Options, diagnose_trace
+from nsysdoctor.job import DRAWN, JobOptions, diagnose_job
 from nsysdoctor.rule import Rule
 from nsysdoctor.trace import Trace, open_trace
 from sample_traces import record, write
+
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
 
 
 @pytest.fixture
@@ -42,3 +46,24 @@ def test_a_forgotten_table_is_made_again(trace: Trace, all_rules: list[Rule]) ->
 def test_two_reports_on_one_trace_are_the_same(trace: Trace, all_rules: list[Rule]) -> None:
     first = diagnose_trace(trace, Options(rules=all_rules))
     assert diagnose_trace(trace, Options(rules=all_rules)).to_json() == first.to_json()
+
+
+@pytest.mark.parametrize("sample", ["healthy", "annotated_chain", "two_gpu", "graph_only"])
+def test_no_table_is_made_twice_nor_kept_for_nothing(
+    sample: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: Counter[str] = Counter()
+    opened: list[Trace] = []
+    make = Trace._make
+
+    def counted(trace: Trace, name: str) -> object:
+        made[name] += 1
+        opened.append(trace)
+        return make(trace, name)
+
+    monkeypatch.setattr(Trace, "_make", counted)
+    diagnose_job([SAMPLES / f"{sample}.sqlite"], JobOptions(payloads=True))
+    del made["request"]  # what the user asked for, which costs nothing
+    assert {name for name, count in made.items() if count > 1} == set()
+    assert held(opened[0]) <= {*DRAWN, "window", "request", "device_pieces", "collectives",
+                               *_SUMMARISED}  # fmt: skip
