@@ -144,13 +144,10 @@ def _budget(row: dict[str, int], name: str, index: int) -> DeviceBudget:
 
 def idle_causes_of(trace: Trace, index: int) -> list[IdleCause]:
     """Returns idle time by device and cause, largest first; per device it sums to `idle_ns`."""
-    pieces = trace.table("gap_causes")
-    length = (pieces["end_ns"] - pieces["start_ns"]).rename("idle_ns")
-    sums = length.groupby([pieces["device"], pieces["cause"]], sort=True).sum()
     rows = [
-        IdleCause(index, int(device), CAUSES[int(cause)], int(idle))
-        for (device, cause), idle in sums.items()
-        if idle
+        IdleCause(index, row["device"], CAUSES[row["cause"]], row["idle_ns"])
+        for row in trace.table("idle_by_cause").to_dict("records")
+        if row["idle_ns"]
     ]
     return sorted(rows, key=lambda r: (r.device, -r.idle_ns, r.cause))
 

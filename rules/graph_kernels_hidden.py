@@ -14,11 +14,11 @@ from nsysdoctor.tables.activity import GRAPH
 def graph_kernels_hidden(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns a row per device with replays recorded as a whole: subject, device, count, graph_ns,
     hidden_ratio (of the time the device runs anything), level."""
-    rows = []
-    for device, mine in ops.groupby("device", sort=True):
-        graphs = mine[mine["kind"] == GRAPH]
-        if not len(graphs):
-            continue
+    rows: list[dict[str, object]] = []
+    is_graph = ops["kind"].to_numpy() == GRAPH
+    for device in np.unique(ops["device"].to_numpy()[is_graph]).tolist():
+        here = ops["device"].to_numpy() == device
+        mine, graphs = ops[here], ops[here & is_graph]
         graph_ns = union(spans(graphs["start_ns"], graphs["end_ns"])).total_ns
         busy_ns = union(spans(mine["start_ns"], mine["end_ns"])).total_ns
         share = graph_ns / max(busy_ns, 1)

@@ -9,6 +9,7 @@ from nsysdoctor.cuts import shorter_calls
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.intervals import Ints
+from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.driver_calls import recurs
@@ -77,9 +78,6 @@ def trials(
     end_ns, kernel (bool: launches the kernel tried), device.
     """
     units = _units(host_calls, ops, names, loop_calls)
-    if not len(units):
-        columns = ["call", "api", "trial", "thread", "start_ns", "end_ns", "kernel", "device"]
-        return pd.DataFrame({c: np.empty(0, dtype=np.int64) for c in columns})
     breaks = ~units["alone"] | (units["chain"] != units["chain"].shift())
     units = units.assign(group=breaks.cumsum())[units["alone"]]
     told = units.groupby("group").agg(
@@ -87,19 +85,20 @@ def trials(
         kinds=("name", "nunique"), device=("device", "first"),
     )  # fmt: skip
     told = told[(told["kinds"] >= min_trials) & (told["kinds"] >= _DISTINCT_RATIO * told["count"])]
-    parts = []
-    for code, group in enumerate(told.itertuples(index=False)):
-        rows = np.arange(group.first, group.last + 1)
-        parts.append(pd.DataFrame({"call": rows, "trial": code, "device": group.device}))
-    joined = pd.concat(parts) if parts else pd.DataFrame({"call": [], "trial": [], "device": []})
-    found = joined.astype(np.int64).reset_index(drop=True)
-    calls = host_calls.iloc[found["call"].to_numpy()].reset_index(drop=True)
-    return found.assign(
-        api=calls["api"],
-        thread=[thread_labels[t] for t in calls["thread"]],
-        start_ns=calls["start_ns"],
-        end_ns=calls["end_ns"],
-        kernel=calls["op"] >= 0,
+    first, size = told["first"].to_numpy(), (told["last"] - told["first"] + 1).to_numpy()
+    rows = np.repeat(first - np.cumsum(size) + size, size) + np.arange(size.sum())
+    calls = host_calls.iloc[rows].reset_index(drop=True)
+    return pd.DataFrame(
+        {
+            "call": rows,
+            "trial": np.repeat(np.arange(len(told)), size),
+            "device": np.repeat(told["device"].to_numpy(), size),
+            "api": calls["api"],
+            "thread": [thread_labels[t] for t in calls["thread"]],
+            "start_ns": calls["start_ns"],
+            "end_ns": calls["end_ns"],
+            "kernel": calls["op"] >= 0,
+        }
     )
 
 
@@ -110,39 +109,44 @@ def _units(
     `host_calls`; behind another's work only from the last call that manages memory on), name and
     device of the kernel that could be tried, alone (bool: little else, a wait, and memory or an
     event of its own)."""
-    verb, op = host_calls["verb"].to_numpy(), np.maximum(host_calls["op"].to_numpy(), 0)
-    kernel = (host_calls["op"] >= 0).to_numpy() & (ops["kind"].to_numpy()[op] == KERNEL)
-    name = np.where(kernel, ops["name"].to_numpy()[op], 0)
-    tunable = names["category"].isin(_TUNED).to_numpy()[name] & kernel
+    verb, chain = host_calls["verb"].to_numpy(), host_calls["chain"].to_numpy()
+    op = np.maximum(host_calls["op"].to_numpy(), 0)
+    kernel = (host_calls["op"].to_numpy() >= 0) & (ops["kind"].to_numpy()[op] == KERNEL)
     sync = np.isin(verb, [int(v) for v in SYNCS])
     memory = np.isin(verb, [int(v) for v in _MEMORY])
-    calls = pd.DataFrame(
+    rows = np.flatnonzero(loop_calls)
+    starts = np.flatnonzero(np.diff(_unit(chain, kernel, sync, memory)[rows], prepend=0))
+    name = ops["name"].to_numpy()[op]
+    tunable = kernel & names["category"].isin(_TUNED).to_numpy()[name]
+    side = memory | (verb == int(Verb.EVENT_RECORD))
+
+    def most(values: np.ndarray) -> np.ndarray:
+        return np.maximum.reduceat(values[rows], starts)
+
+    kernels = np.add.reduceat(kernel[rows], starts, dtype=np.int64)
+    told = pd.DataFrame(
         {
-            "chain": host_calls["chain"],
-            "row": np.arange(len(host_calls)),
-            "kernel": kernel,
-            "tunable": tunable,
-            "name": np.where(tunable, name, -1),
-            "sync": sync,
-            "side": memory | (verb == int(Verb.EVENT_RECORD)),
-            "device": np.where(kernel, ops["device"].to_numpy()[op], -1),
+            "chain": chain[rows[starts]],
+            "first": rows[starts],
+            "last": rows[np.append(starts, len(rows))[1:] - 1],
+            "name": most(np.where(tunable, name, -1)),
+            "device": most(np.where(kernel, ops["device"].to_numpy()[op], -1)),
+            "alone": (kernels <= _UNIT_LAUNCHES) & most(tunable) & most(sync) & most(side),
         }
     )
-    # A wait ends a unit, and memory taken behind launches opens the next.
-    launched = np.cumsum(kernel)
+    return told[kernels > 0].reset_index(drop=True)
+
+
+def _unit(
+    chain: Codes, kernel: np.ndarray, sync: np.ndarray, memory: np.ndarray
+) -> Codes:
+    """The unit of each call: a wait ends one, and memory taken behind launches opens the next."""
+    launched = np.cumsum(kernel, dtype=np.int32)
     ends = np.maximum.accumulate(np.where(sync | memory, launched, 0))
-    fresh = np.concatenate(([0], ends[:-1]))
-    opens = np.concatenate(([True], sync[:-1])) | (memory & (launched > fresh))
-    calls = calls.assign(unit=np.cumsum(opens))
-    calls = calls[loop_calls]
-    told = calls.groupby(["chain", "unit"], sort=True).agg(
-        first=("row", "min"), last=("row", "max"), kernels=("kernel", "sum"),
-        tunables=("tunable", "sum"), name=("name", "max"), sync=("sync", "any"),
-        side=("side", "any"), device=("device", "max"),
-    ).reset_index()  # fmt: skip
-    told = told[told["kernels"] > 0]
-    alone = (told["kernels"] <= _UNIT_LAUNCHES) & (told["tunables"] >= 1)
-    return told.assign(alone=alone & told["sync"] & told["side"])
+    opens = np.ones(len(chain), dtype=bool)
+    opens[1:] = sync[:-1] | (memory & (launched > np.append(0, ends[:-1])))[1:]
+    opens[1:] |= chain[1:] != chain[:-1]
+    return np.cumsum(opens, dtype=np.int32)
 
 
 @table

@@ -8,6 +8,7 @@ import pandas as pd
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.constraints import Links
 from nsysdoctor.tables.transfer import moved_ns, same_keys
 from nsysdoctor.verbs import SYNCS
 
@@ -19,7 +20,7 @@ _BUS = ("HtoD", "DtoH")
 def small_runs(
     copies: pd.DataFrame,
     loop_copies: np.ndarray,
-    ops: pd.DataFrame,
+    links: Links,
     api: pd.DataFrame,
     *,
     small_bytes: int,
@@ -33,25 +34,21 @@ def small_runs(
     """
     small = copies["direction"].isin(_BUS) & (copies["bytes"] <= small_bytes)
     found = copies[(small & (copies["api"] >= 0)).to_numpy() & loop_copies]
-    found = found.assign(place=_place(ops)[found["op"]], waited=_waited(api)[found["api"]])
-    found = found.sort_values(["lane", "place"], kind="stable")
+    found = found.assign(waited=_waited(api, found["api"].to_numpy()))
+    found = found.sort_values(["lane", "op"], kind="stable")
     same = ["lane", "direction", "thread", "waited"]
     follows = (found[same] == found[same].shift()).all(axis=1)
-    follows &= found["place"] == found["place"].shift() + 1
+    follows &= links.before[found["op"]] == found["op"].shift()
     found["run"] = (~follows).cumsum()
     size = found.groupby("run", sort=True)["run"].transform("size")
     found["last"] = ~found["run"].duplicated(keep="last")
     return found[size >= least_count].sort_values("op", ignore_index=True)
 
 
-def _place(ops: pd.DataFrame) -> Ints:
-    """The position of every operation in its stream."""
-    return np.asarray(ops.groupby("lane").cumcount(), dtype=np.int64)
-
-
-def _waited(api: pd.DataFrame) -> Ints:
-    """How many synchronisations the threads have made up to each call."""
-    return np.cumsum(np.isin(api["verb"], [int(v) for v in SYNCS]), dtype=np.int64)
+def _waited(api: pd.DataFrame, call: Ints) -> Ints:
+    """How many synchronisations the threads have made up to each of some calls."""
+    syncs = np.flatnonzero(np.isin(api["verb"].to_numpy(), [int(v) for v in SYNCS]))
+    return np.asarray(np.searchsorted(syncs, call, side="right"), dtype=np.int64)
 
 
 @table

@@ -24,7 +24,6 @@ def host_calls(
     relay: Codes,
     waiting: Waiting,
     links: Links,
-    ops: pd.DataFrame,
     gap_causes: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the outermost calls in the order of their chain (see `relay`) and start.
@@ -36,22 +35,23 @@ def host_calls(
     """
     rows = np.flatnonzero(api["top"].to_numpy()).astype(np.int32)
     rows = rows[time_order(api["start_ns"].to_numpy()[rows], group=relay[rows])]
-    found = {"api": rows, "chain": relay[rows]}
+    found: dict[str, np.ndarray] = {"api": rows, "chain": relay[rows].astype(np.int32)}
     for column in ("thread", "verb", "start_ns", "end_ns"):
         found[column] = api[column].to_numpy()[rows]
     found["blocks"] = waiting.blocks[rows]
-    found["op"] = _first_op(links, rows, len(api), ops)
+    found["op"] = _first_op(links, len(api))[rows]
     found["outside_ns"] = _outside_ns(found)
     found["idle_ns"], found["device"] = _idle(found, gap_causes)
     return pd.DataFrame(found, copy=False)
 
 
-def _first_op(links: Links, rows: Codes, calls: int, ops: pd.DataFrame) -> Codes:
-    first = np.full(calls + 1, -1, dtype=np.int32)
+def _first_op(links: Links, calls: int) -> Codes:
+    """The first operation that each call submits, -1 for none."""
+    first = np.full(calls, -1, dtype=np.int32)
     submitted = np.flatnonzero(links.call >= 0)[::-1]
-    order = submitted[np.argsort(-ops["start_ns"].to_numpy()[submitted], kind="stable")]
-    first[links.call[order]] = order
-    return first[rows]
+    # Operations are sorted by start; of several the one written last stays.
+    first[links.call[submitted]] = submitted
+    return first
 
 
 def opens_chain(host_calls: pd.DataFrame) -> np.ndarray:

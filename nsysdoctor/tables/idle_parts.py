@@ -1,4 +1,4 @@
-"""The shares of idle time that rules about calls, sleep and the profiler ask for."""
+"""The shares of idle time that reports and rules ask for."""
 
 from __future__ import annotations
 
@@ -7,22 +7,43 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, sums
+from nsysdoctor.intervals import Ints, runs, sums
+from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.states import CAUSE
+from nsysdoctor.tables.states import CAUSE, CAUSES
 
 _SLEEP = (CAUSE["os_wait"], CAUSE["input_wait"])
 
 
-class IdleParts(NamedTuple):
-    """What is left of `gap_causes` once its many pieces of plain host code are not needed.
+@table
+def idle_by_cause(gap_causes: pd.DataFrame) -> pd.DataFrame:
+    """Returns how long each device idled for each cause: device, cause (code into `CAUSES`),
+    idle_ns."""
+    length = (gap_causes["end_ns"] - gap_causes["start_ns"]).to_numpy()
+    cause = gap_causes["cause"].to_numpy()
+    found = {
+        device: sums(cause[rows], length[rows], len(CAUSES))
+        for device, rows in runs(gap_causes["device"].to_numpy())
+    }
+    return pd.DataFrame(
+        {
+            "device": np.repeat(np.array(list(found), dtype=np.int64), len(CAUSES)),
+            "cause": np.tile(np.arange(len(CAUSES)), len(found)),
+            "idle_ns": np.concatenate([np.empty(0, dtype=np.int64), *found.values()]),
+        }
+    )
 
-    `calls` has a row per call in which the host stood while a device idled: api, device (that
-    idled most), idle_ns (of it), launch_ns (of all devices, caused by the launch). `profiled`
-    and `asleep` are the pieces in which the profiler held the host, and those in which a thread
-    slept outside calls: rows of `gap_causes`.
+
+class IdleParts(NamedTuple):
+    """What is left of `gap_causes` once its many pieces are not needed.
+
+    `main_cause` is the cause of the longest piece of each gap. `calls` has a row per call in
+    which the host stood while a device idled: api, device (that idled most), idle_ns (of it),
+    launch_ns (of all devices, caused by the launch). `profiled` and `asleep` are the pieces in
+    which the profiler held the host, and those in which a thread slept outside calls.
     """
 
+    main_cause: Codes
     calls: pd.DataFrame
     profiled: pd.DataFrame
     asleep: pd.DataFrame
@@ -30,38 +51,52 @@ class IdleParts(NamedTuple):
 
 @table
 def idle_parts(gap_causes: pd.DataFrame) -> IdleParts:
-    """Returns the parts of idle time by call, by the profiler, and asleep."""
+    """Returns the parts of idle time by gap, by call, by the profiler, and asleep."""
     cause = gap_causes["cause"].to_numpy()
     outside = np.isin(cause, _SLEEP) & (gap_causes["api"].to_numpy() < 0)
-    profiled = gap_causes[cause == CAUSE["profiler"]]
     return IdleParts(
-        _calls(gap_causes), profiled.reset_index(drop=True),
+        _main_cause(gap_causes),
+        _calls(gap_causes),
+        gap_causes[cause == CAUSE["profiler"]].reset_index(drop=True),
         gap_causes[outside].reset_index(drop=True),
-    )  # fmt: skip
+    )
+
+
+def _main_cause(gap_causes: pd.DataFrame) -> Codes:
+    """Of equally long pieces the last of `CAUSES` counts."""
+    gap, cause = gap_causes["gap"].to_numpy(), gap_causes["cause"].to_numpy()
+    if not len(gap):
+        return np.empty(0, dtype=np.int8)
+    length = (gap_causes["end_ns"] - gap_causes["start_ns"]).to_numpy()
+    first = np.flatnonzero(np.diff(gap, prepend=-1))
+    longest = np.repeat(np.maximum.reduceat(length, first), np.diff(first, append=len(gap)))
+    return np.asarray(
+        np.maximum.reduceat(np.where(length == longest, cause, np.int8(-1)), first)
+    )
 
 
 def _calls(gap_causes: pd.DataFrame) -> pd.DataFrame:
-    cause, api, device = (gap_causes[c].to_numpy() for c in ("cause", "api", "device"))
-    mine = np.flatnonzero((api >= 0) & (cause != CAUSE["unknown"]))
-    cause, api, device = cause[mine], api[mine], device[mine]
-    length = (gap_causes["end_ns"].to_numpy() - gap_causes["start_ns"].to_numpy())[mine]
-    launch = cause == CAUSE["launch"]
+    api = gap_causes["api"].to_numpy()
     size = int(api.max(initial=-1)) + 1
-    where = np.full(size, -1, dtype=np.int64)
-    most = np.zeros(size, dtype=np.int64)
-    # Of devices that idle equally long the last one counts.
-    for number in np.unique(device).tolist():
-        rows = device == number
-        idle = sums(api[rows], length[rows], size)
+    device = np.full(size, -1, dtype=gap_causes["device"].dtype)
+    most, launch = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    for number, rows in runs(gap_causes["device"].to_numpy()):
+        cause = gap_causes["cause"].to_numpy()[rows]
+        length = (gap_causes["end_ns"] - gap_causes["start_ns"]).to_numpy()[rows]
+        # Calls are counted from 1, so that 0 takes what belongs to none.
+        call = api[rows] + 1
+        launch += sums(call, length * (cause == CAUSE["launch"]), size + 1)[1:]
+        idle = sums(call, length * (cause != CAUSE["unknown"]), size + 1)[1:]
+        # Of devices that idle equally long the last one counts.
         more = (idle > 0) & (idle >= most)
-        where[more], most[more] = number, idle[more]
-    calls = np.flatnonzero(where >= 0)
+        device[more], most[more] = number, idle[more]
+    calls = np.flatnonzero(most).astype(np.int32)
     return pd.DataFrame(
         {
-            "api": calls.astype(np.int32),
-            "device": where[calls].astype(device.dtype),
+            "api": calls,
+            "device": device[calls],
             "idle_ns": most[calls],
-            "launch_ns": sums(api[launch], length[launch], size)[calls],
+            "launch_ns": launch[calls],
         },
         copy=False,
     )

@@ -151,9 +151,8 @@ def host_load(
     host_calls: pd.DataFrame,
     own_outside: Ints,
     waiting: Waiting,
-    device_pieces: pd.DataFrame,
+    rank_activity: pd.DataFrame,
     loop_calls: np.ndarray,
-    window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns how much of the window each chain works and how long the busiest device does.
 
@@ -167,8 +166,8 @@ def host_load(
     chain = [(code, rows) for code, rows in runs(host_calls["chain"].to_numpy())
              if loop_calls[rows].any()]  # fmt: skip
     own = np.array([work[rows][loop_calls[rows]].sum() for _, rows in chain], dtype=np.int64)
-    row = window.iloc[0]
-    most = _most_busy(device_pieces, int(row["start_ns"]), int(row["end_ns"]))
+    busy = rank_activity[rank_activity["what"].isin(BUCKETS)]
+    most = int(busy.groupby("device")["ns"].sum().max()) if len(busy) else 0
     return pd.DataFrame(
         {
             "chain": np.array([code for code, _ in chain], dtype=np.int64),
@@ -177,17 +176,6 @@ def host_load(
             "bound": own >= 0.5 * most,
         }
     )
-
-
-def _most_busy(device_pieces: pd.DataFrame, low: int, high: int) -> int:
-    """How long the busiest device runs anything between two times."""
-    busy = device_pieces["bucket"].to_numpy() != BUCKETS.index("idle")
-    start, end = (device_pieces[c].to_numpy() for c in ("start_ns", "end_ns"))
-    most = 0
-    for _, rows in runs(device_pieces["device"].to_numpy()):
-        length = np.minimum(end[rows], high) - np.maximum(start[rows], low)
-        most = max(most, int(np.maximum(length, 0)[busy[rows]].sum()))
-    return most
 
 
 @table

@@ -100,18 +100,22 @@ def first_launches(launches: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame)
     """Returns the rows of `api` that launch a kernel for the first time in their process and
     take over half a millisecond: they load its code."""
     op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
+    length = (api["end_ns"] - api["start_ns"]).to_numpy()
+    name = ops["name"].to_numpy()[op]
+    long = np.unique(name[length[call] > _LOADING_NS])
+    asked = np.isin(name, long) & (ops["kind"].to_numpy()[op] == KERNEL)
+    op, call, name = op[asked], call[asked], name[asked]
     seen = pd.DataFrame(
         {
             "process": ops["process"].to_numpy()[op],
-            "name": ops["name"].to_numpy()[op],
+            "name": name,
             "api": call,
             "called_ns": api["start_ns"].to_numpy()[call],
         }
-    )[ops["kind"].to_numpy()[op] == KERNEL]
+    )
     first = seen.sort_values(["called_ns", "api"]).drop_duplicates(["process", "name"])["api"]
     rows = np.unique(first.to_numpy())
-    length = (api["end_ns"] - api["start_ns"]).to_numpy()[rows]
-    return np.asarray(rows[length > _LOADING_NS], dtype=np.int64)
+    return np.asarray(rows[length[rows] > _LOADING_NS], dtype=np.int64)
 
 
 @table
