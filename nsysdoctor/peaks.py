@@ -101,4 +101,5 @@ def _rates(major: int, minor: int) -> Mapping[str, Any]:
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     text = files("nsysdoctor").joinpath("peaks.yaml").read_text(encoding="utf-8")
-    return cast("Mapping[str, Mapping[str, Any]]", yaml.safe_load(text))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return cast("Mapping[str, Mapping[str, Any]]", yaml.load(text, Loader=loader))
