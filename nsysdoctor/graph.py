@@ -95,17 +95,21 @@ class Edges(NamedTuple):
 class Graph(NamedTuple):
     """Nodes numbered in processing order; edges `first[n]` to `first[n + 1]` lead to node n.
 
-    `usual_ns` is what following on the same stream or copy engine usually takes.
+    `kinds` are those of the edges, `usual_ns` is what following on the same stream or copy engine
+    usually takes.
     """
 
     nodes: Nodes
     edges: Edges
     first: Numbers
+    kinds: frozenset[Kind]
     usual_ns: Mapping[Kind, int]
 
     def into(self, kind: Kind, row: npt.NDArray[Any]) -> tuple[Numbers, Ints]:
         """Returns (edge, index into `row`) for all edges of the kind that lead to the calls or
         operations."""
+        if kind not in self.kinds:
+            return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
         node = getattr(self.nodes, _ENTERED.get(kind, "op_start"))[row]
         edge, end = self.first[node], self.first[node + 1]
         if kind in _SEVERAL:
@@ -115,17 +119,17 @@ class Graph(NamedTuple):
             edge += np.arange(len(edge), dtype=np.int32)
             mine = self.edges.kind[edge] == kind
             return edge[mine], index[mine]
-        while len(self.edges.kind):
-            at = self.edges.kind.take(edge, mode="clip")
-            behind = (at < kind) & (edge < end)
-            if not behind.any():
-                mine = (at == kind) & (edge < end)
-                return edge[mine], np.flatnonzero(mine)
+        at = self.edges.kind.take(edge, mode="clip")
+        while (behind := (at < kind) & (edge < end)).any():
             edge += behind
-        return edge[:0], np.flatnonzero(edge[:0])
+            at = self.edges.kind.take(edge, mode="clip")
+        mine = (at == kind) & (edge < end)
+        return edge[mine], np.flatnonzero(mine)
 
     def leaving(self, kind: Kind, row: npt.NDArray[Any]) -> Numbers:
         """Returns the edges of the kind that start at the ends of the operations."""
+        if kind not in self.kinds:
+            return np.empty(0, dtype=np.int32)
         ends = np.zeros(len(self.nodes.time), dtype=bool)
         ends[self.nodes.op_end[row]] = True
         edge = np.flatnonzero(self.edges.kind == kind).astype(np.int32)
@@ -191,6 +195,7 @@ def settle(nodes: Nodes, wishes: Iterable[Wish]) -> Graph:
     """Returns the graph: of the edges into a node the one that promises the latest time binds
     and gets the observed lag; the others get their typical lag, at most the observed one."""
     parts = sorted((_part(wish, nodes.time) for wish in wishes), key=lambda part: part.kind)
+    kinds = frozenset(part.kind for part in parts if len(part.source))
     first = np.zeros(len(nodes.time) + 1, dtype=np.int32)
     for part in parts:
         if part.kind in _SEVERAL:
@@ -201,7 +206,7 @@ def settle(nodes: Nodes, wishes: Iterable[Wish]) -> Graph:
     edges = _by_target(parts, first)
     edges = edges._replace(lag=_bound(edges, first, nodes.time))
     usual = {kind: _usual_ns(edges.lag[edges.kind == kind]) for kind in _PASSED_ON}
-    return Graph(nodes, edges, first, usual)
+    return Graph(nodes, edges, first, kinds, usual)
 
 
 class _Part(NamedTuple):

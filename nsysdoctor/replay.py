@@ -96,7 +96,8 @@ class Replay:
 
             middle = saving_ns("middle")
             low = high = middle
-            if any(differs(frame, "slow") for frame in uncertain):
+            # Without a saving there is no lower one.
+            if middle and any(differs(frame, "slow") for frame in uncertain):
                 low = min(saving_ns("slow"), middle)
             if any(differs(frame, "fast") for frame in uncertain):
                 high = max(saving_ns("fast"), middle)
