@@ -23,8 +23,9 @@ def collectives(ops: pd.DataFrame, op_category: pd.Series[str]) -> pd.DataFrame:
     Kernels of one name on distinct devices that overlap and end together are one collective.
     """
     mine = np.flatnonzero((op_category == COMMUNICATION).to_numpy())
-    found = ops.iloc[mine][["device", "lane", "name", "start_ns", "end_ns"]]
-    found = found.reset_index(drop=True).assign(op=mine)
+    columns = ("device", "lane", "name", "start_ns", "end_ns")
+    found = pd.DataFrame({c: ops[c].to_numpy()[mine] for c in columns})
+    found["op"] = mine.astype(np.int32)
     length = found["end_ns"] - found["start_ns"]
     found["meeting"] = _meetings(found)
     met = found["meeting"] >= 0

@@ -35,29 +35,37 @@ def copies(
     wait), in_call (bool: the copy ended before its call returned).
     """
     mine = np.flatnonzero(ops["kind"].to_numpy() == COPY)
-    taken = ops.iloc[mine]
-    rows = memcpy_rows.iloc[taken["row"].to_numpy()]
-    start, end = taken["start_ns"].to_numpy(), taken["end_ns"].to_numpy()
-    kind = rows["copy_kind"].to_numpy()
-    source, target = rows["src_kind"].to_numpy(), rows["dst_kind"].to_numpy()
+    start, end, size, row = (
+        ops[c].to_numpy()[mine] for c in ("start_ns", "end_ns", "bytes", "row")
+    )
+    kind, source, target = (
+        memcpy_rows[c].to_numpy()[row] for c in ("copy_kind", "src_kind", "dst_kind")
+    )
     found = pd.DataFrame(
         {
-            "op": mine,
-            "device": taken["device"].to_numpy(),
-            "process": taken["process"].to_numpy(),
-            "lane": taken["lane"].to_numpy(),
-            "direction": [COPY_NAMES.get(k, "unknown") for k in kind.tolist()],
+            "op": mine.astype(np.int32),
+            "device": ops["device"].to_numpy()[mine],
+            "process": ops["process"].to_numpy()[mine],
+            "lane": ops["lane"].to_numpy()[mine],
+            "direction": _direction(kind),
             "src_kind": source,
             "dst_kind": target,
             "pageable": ((source == PAGEABLE) | (target == PAGEABLE)) & np.isin(kind, (1, 2)),
-            "bytes": taken["bytes"].to_numpy(),
+            "bytes": size,
             "start_ns": start,
             "end_ns": end,
-            "rate_bytes_per_s": _rate(taken["bytes"].to_numpy(), end - start),
+            "rate_bytes_per_s": _rate(size, end - start),
         }
     )
     found["exposed_ns"] = _exposed(found, device_pieces)
     return _with_calls(found, launches, api)
+
+
+def _direction(kind: np.ndarray) -> pd.Series[str]:
+    """The name of each copy's direction."""
+    distinct, code = np.unique(kind, return_inverse=True)
+    names = pd.Series([COPY_NAMES.get(k, "unknown") for k in distinct.tolist()], dtype="str")
+    return names.take(code).reset_index(drop=True)
 
 
 def _rate(size: np.ndarray, length_ns: np.ndarray) -> np.ndarray:
@@ -77,7 +85,7 @@ def _exposed(found: pd.DataFrame, device_pieces: pd.DataFrame) -> np.ndarray:
 def _with_calls(
     found: pd.DataFrame, launches: pd.DataFrame | None, api: pd.DataFrame | None
 ) -> pd.DataFrame:
-    call = np.full(len(found), -1, dtype=np.int64)
+    call = np.full(len(found), -1, dtype=np.int32)
     if launches is not None and api is not None and len(launches):
         known = launches["op"].to_numpy()
         index = np.minimum(np.searchsorted(known, found["op"]), len(known) - 1)
@@ -85,7 +93,7 @@ def _with_calls(
         call[hit] = launches["api"].to_numpy()[index[hit]]
     has, row = call >= 0, np.maximum(call, 0)
     start = found["start_ns"].to_numpy()
-    none = np.full(len(found), -1, dtype=np.int64)
+    none = np.full(len(found), -1, dtype=np.int32)
     columns = {"thread": none, "start_ns": start, "end_ns": start, "verb": none}
     taken = {
         name: np.where(has, api[name].to_numpy()[row], missing)

@@ -40,7 +40,8 @@ def loop_copies(
     inside = np.where(copies["api"] >= 0, in_window(called, window), beside)
     if submissions is None or row["basis"] != "all":
         return inside
-    kernels = submissions[submissions["kind"] == KERNEL].groupby("process", sort=True)["called_ns"]
+    kernel = submissions["kind"].to_numpy() == KERNEL
+    kernels = submissions["called_ns"][kernel].groupby(submissions["process"].to_numpy()[kernel])
     first = copies["process"].map(kernels.min()).fillna(np.iinfo(np.int64).min).to_numpy()
     last = copies["process"].map(kernels.max()).fillna(np.iinfo(np.int64).max).to_numpy()
     return np.asarray(inside & (called >= first) & (called <= last), dtype=bool)

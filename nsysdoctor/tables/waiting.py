@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.intervals import Ints
+from nsysdoctor.intervals import Ints, Spans
 from nsysdoctor.order import first_rows, narrowed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.verbs import SYNCS, Verb
@@ -111,7 +111,8 @@ class _Queues:
         self._op = submissions["op"].to_numpy()
         self._end = ops["end_ns"].to_numpy()
         lane = ops["lane"].to_numpy()
-        self._lanes = ops[_STREAM].iloc[first_rows(lane)].reset_index(drop=True)
+        first = first_rows(lane)
+        self._lanes = pd.DataFrame({name: ops[name].to_numpy()[first] for name in _STREAM})
         mine = narrowed(lane[self._op])
         self._order = np.argsort(mine, kind="stable")
         count = np.bincount(mine, minlength=len(self._lanes))
@@ -144,8 +145,12 @@ def _calls_of(api: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     """The calls that records may have come from: process, correlation, api, called_ns; of those
     that share an id the first."""
     mine = np.flatnonzero(np.isin(api["correlation"], records["correlation"]))
-    calls = api[["process", "correlation"]].iloc[mine]
-    calls = calls.assign(api=mine, called_ns=api["start_ns"].to_numpy()[mine])
+    process, correlation, called = (
+        api[c].to_numpy()[mine] for c in ("process", "correlation", "start_ns")
+    )
+    calls = pd.DataFrame(
+        {"process": process, "correlation": correlation, "api": mine, "called_ns": called}
+    )
     return calls.drop_duplicates(["process", "correlation"])
 
 
@@ -293,34 +298,34 @@ def relay(api: pd.DataFrame) -> npt.NDArray[np.int32]:
     never overlap hand work to each other, as the backward pass of a framework does; they are
     one chain.
     """
-    thread, process = api["thread"].to_numpy(), api["process"].to_numpy()
+    thread, process, top, start, end = (
+        api[c].to_numpy() for c in ("thread", "process", "top", "start_ns", "end_ns")
+    )
     chain = np.array(thread, dtype=np.int32)
-    # The calls of a thread follow one another in `api`.
     opens = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
-    of_process = process[opens]
-    for code in np.unique(of_process):
-        if np.count_nonzero(of_process == code) < 2:
+    chains: dict[int, dict[int, Spans]] = {code: {} for code in process[opens].tolist()}
+    for low, high in zip(opens.tolist(), [*opens[1:].tolist(), len(thread)], strict=True):
+        outer = top[low:high]
+        calls = Spans(start[low:high][outer], end[low:high][outer])
+        known = chains[int(process[low])]
+        owner = next((code for code, those in known.items() if _take_turns(those, calls)), None)
+        if owner is None:
+            known[int(thread[low])] = calls
             continue
-        mine = api["top"].to_numpy() & (process == code)
-        chains: list[pd.DataFrame] = []
-        top = api[["thread", "start_ns", "end_ns"]][mine]
-        for owner, rows in top.groupby("thread", sort=True):
-            place = next((i for i, c in enumerate(chains) if _take_turns(c, rows)), len(chains))
-            if place == len(chains):
-                chains.append(rows)
-                continue
-            chain[thread == owner] = chains[place]["thread"].iloc[0]
-            chains[place] = pd.concat([chains[place], rows])
+        chain[low:high] = owner
+        pairs = zip(known[owner], calls, strict=True)
+        known[owner] = Spans(*(np.concatenate(pair) for pair in pairs))
     return chain
 
 
-def _take_turns(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+def _take_turns(one: Spans, other: Spans) -> bool:
     """Whether two sets of calls alternate in bursts, going back and forth, without overlap."""
-    both = pd.concat([one.assign(other=False), other.assign(other=True)])
-    both = both.sort_values(["start_ns", "end_ns"], kind="stable")
-    whose, start, end = (both[c].to_numpy() for c in ("other", "start_ns", "end_ns"))
-    if (start[1:] < np.maximum.accumulate(end)[:-1]).any():
+    start = np.concatenate((one.start, other.start))
+    end = np.concatenate((one.end, other.end))
+    order = time_order(start, lambda rows: (end[rows],))
+    if (start[order][1:] < np.maximum.accumulate(end[order])[:-1]).any():
         return False
+    whose = order >= len(one.start)
     bursts = 1 + int((whose[1:] != whose[:-1]).sum())
-    enough = min(len(one), len(other)) >= _BURST_CALLS * bursts / 2
+    enough = min(len(one.start), len(other.start)) >= _BURST_CALLS * bursts / 2
     return bursts >= _BACK_AND_FORTH and enough
