@@ -66,17 +66,17 @@ def blocking_sets(
     window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the memory sets of the steps whose synchronous call waits, as in `blocking`."""
-    op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
-    called = api["start_ns"].to_numpy()[call]
-    mine = (ops["kind"].to_numpy()[op] == SET) & (api["verb"].to_numpy()[call] == Verb.SET)
-    mine &= waiting.blocks[call] & in_window(called, window)
+    sets = np.flatnonzero(ops["kind"].to_numpy()[launches["op"].to_numpy()] == SET)
+    op, call = launches["op"].to_numpy()[sets], launches["api"].to_numpy()[sets]
+    mine = (api["verb"].to_numpy()[call] == Verb.SET) & waiting.blocks[call]
+    mine &= in_window(api["start_ns"].to_numpy()[call], window)
     op, call = op[mine], call[mine]
     found = ops.iloc[op][["device", "bytes", "start_ns", "end_ns"]].reset_index(drop=True)
     return found.assign(
         op=op,
         direction="set",
         api=call,
-        called_ns=called[mine],
+        called_ns=api["start_ns"].to_numpy()[call],
         returned_ns=api["end_ns"].to_numpy()[call],
     )[_COLUMNS]
 

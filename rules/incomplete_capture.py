@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import covered_before, spans, union
+from nsysdoctor.intervals import Ints, covered_before, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.constraints import Links
@@ -20,18 +21,30 @@ _SAID = re.compile(
 )
 
 
+class Asked(NamedTuple):
+    """The launch calls of a trace, without those that a stream capture recorded into a graph.
+
+    `count` tells how many each process made, `first_ns` when the first of all began; `lost` are
+    those whose work the trace does not hold: process, start_ns, end_ns.
+    """
+
+    count: Ints
+    first_ns: int
+    lost: pd.DataFrame
+
+
 @table
-def lost_kernels(api: pd.DataFrame, api_names: pd.DataFrame, links: Links) -> pd.DataFrame:
-    """Returns the launch calls whose work the trace does not hold, without those that a stream
-    capture recorded into a graph: process, start_ns, end_ns; and all launches as `asked`."""
-    matched = np.zeros(len(api) + 1, dtype=bool)
-    matched[links.call] = True
-    asked = (api["verb"] == int(Verb.LAUNCH)).to_numpy() & api["top"].to_numpy()
+def asked_kernels(
+    api: pd.DataFrame, api_names: pd.DataFrame, links: Links, processes: pd.DataFrame
+) -> Asked:
+    """Returns the launch calls, and those of them whose work the trace does not hold."""
+    asked = (api["verb"].to_numpy() == int(Verb.LAUNCH)) & api["top"].to_numpy()
     asked &= ~_captured(api, api_names)
-    found = api[["process", "start_ns", "end_ns"]].assign(
-        asked=asked, lost=asked & ~matched[: len(api)]
-    )
-    return found[asked].reset_index(drop=True)
+    count = np.bincount(api["process"].to_numpy()[asked], minlength=len(processes))
+    first_ns = api["start_ns"].to_numpy().min(where=asked, initial=np.iinfo(np.int64).max)
+    asked[links.call[links.call >= 0]] = False
+    lost = api.loc[asked, ["process", "start_ns", "end_ns"]].reset_index(drop=True)
+    return Asked(count, int(first_ns), lost)
 
 
 def _captured(api: pd.DataFrame, api_names: pd.DataFrame) -> np.ndarray:
@@ -56,26 +69,25 @@ def incomplete_capture(
     ops: pd.DataFrame,
     links: Links,
     processes: pd.DataFrame,
-    lost_kernels: pd.DataFrame,
+    asked_kernels: Asked,
     diagnostic_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns a row per process with lost rows, or one where only the recorder says so: subject,
     device, count (rows lost), lost_ratio, lost_call_count, lost_kernel_count, from_ns, until_ns
     (since the start of the trace), summary, said, level."""
-    start = int(pd.concat([ops["start_ns"], lost_kernels["start_ns"]]).min())
+    start = min(int(ops["start_ns"].min()), asked_kernels.first_ns)
     said = _said(diagnostic_rows)
     kernel = ops["kind"].to_numpy() == KERNEL
-    alone = kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)
+    alone = ops[kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)]
     rows = []
     for process, name in enumerate(_labels(processes)):
-        calls = lost_kernels[lost_kernels["process"] == process]
-        own = ops["process"].to_numpy() == process
-        lost = calls[calls["lost"]]
-        kernels = ops[own & alone]
-        share = max(
-            len(lost) / max(len(calls), 1),
-            len(kernels) / max(int((own & kernel).sum()), 1) if len(calls) else 0.0,
-        )
+        asked = int(asked_kernels.count[process])
+        lost = asked_kernels.lost[asked_kernels.lost["process"] == process]
+        kernels = alone[alone["process"] == process]
+        share = len(lost) / max(asked, 1)
+        if asked and len(kernels):
+            ran = int((kernel & (ops["process"].to_numpy() == process)).sum())
+            share = max(share, len(kernels) / ran)
         if not share:
             continue
         both = pd.concat([lost[["start_ns", "end_ns"]], kernels[["start_ns", "end_ns"]]])
@@ -133,9 +145,9 @@ def _only_said(said: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def evidence(incomplete_capture: pd.DataFrame, lost_kernels: pd.DataFrame) -> pd.DataFrame:
+def evidence(incomplete_capture: pd.DataFrame, asked_kernels: Asked) -> pd.DataFrame:
     """Returns the stretch of the launch calls without kernels: row, start_ns, end_ns, what."""
-    lost = lost_kernels[lost_kernels["lost"]]
+    lost = asked_kernels.lost
     if not len(lost):
         return pd.DataFrame({"row": [], "start_ns": [], "end_ns": [], "what": []})
     return pd.DataFrame(

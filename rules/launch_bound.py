@@ -44,8 +44,9 @@ class RunCalls(NamedTuple):
 
     def of(self, thread: str, device: int) -> pd.DataFrame:
         """Returns the calls of the runs of one thread on one device."""
-        mine = (self.groups["thread"] == thread) & (self.groups["device"] == device)
-        return self.calls[self.calls["group"].to_numpy() == np.argmax(mine)]
+        row = np.argmax((self.groups["thread"] == thread) & (self.groups["device"] == device))
+        mine = self.calls["group"].to_numpy() == row
+        return self.calls if mine.all() else self.calls[mine]
 
 
 @table
@@ -60,9 +61,13 @@ def run_calls(
     min_launches: int,
 ) -> RunCalls:
     """Returns the calls of runs of at least `min_launches` launches."""
-    launches = np.bincount(launch_runs["run"], launch_runs["launch"])
-    chosen = launch_runs[(launches >= min_launches)[launch_runs["run"].to_numpy()]]
-    call, run, first, launch = (chosen[c].to_numpy() for c in ("call", "run", "first", "launch"))
+    opens = np.flatnonzero(launch_runs["first"].to_numpy())
+    number = np.add.reduceat(launch_runs["launch"].to_numpy(), opens, dtype=np.int64)
+    size = np.diff(opens, append=len(launch_runs))
+    rows = np.flatnonzero(np.repeat(number >= min_launches, size))
+    call, run, first, launch = (
+        launch_runs[c].to_numpy()[rows] for c in ("call", "run", "first", "launch")
+    )
     api, op, thread = (host_calls[c].to_numpy()[call] for c in ("api", "op", "thread"))
     idle = host_calls["idle_ns"].to_numpy()[call]
     idle += of_calls(api, idle_parts.calls, "launch_ns")

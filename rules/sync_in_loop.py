@@ -62,9 +62,9 @@ def drains(
     Columns: call (row of `host_calls`), api, sync (bool), thread (label), code (its row in
     `threads`), device, start_ns, end_ns, gap (row of the gap that opened at the wait, -1 none).
     """
-    is_sync = host_calls["verb"].isin([int(v) for v in SYNCS]).to_numpy()
-    blocking = host_calls["api"].isin(read_backs.loc[read_backs["blocks"], "api"]).to_numpy()
-    chosen = is_sync | blocking
+    is_sync = np.isin(host_calls["verb"].to_numpy(), [int(v) for v in SYNCS])
+    blocking = read_backs["api"].to_numpy()[read_backs["blocks"].to_numpy(dtype=bool)]
+    chosen = is_sync | np.isin(host_calls["api"].to_numpy(), blocking)
     rows = np.flatnonzero(chosen & loop_calls)
     calls = host_calls.iloc[rows].reset_index(drop=True)
     found = pd.DataFrame(

@@ -120,6 +120,15 @@ def test_without_leaves_what_is_free_of_the_other(a: Spans, b: Spans) -> None:
         assert left.start[i] <= low < high <= left.end[i]
 
 
+@given(some_spans(), some_spans())
+def test_overlaps_tell_what_covered_tells(a: Spans, b: Spans) -> None:
+    left, right = iv.innermost(a)[0], iv.union(b)
+    row, ns = iv.overlaps(left, right)
+    every = iv.covered(left, right)
+    assert row.tolist() == np.flatnonzero(every).tolist()
+    assert ns.tolist() == every[every > 0].tolist()
+
+
 @given(some_spans(), st.sets(st.integers(0, SIZE - 1)))
 def test_tiles_met_are_those_that_overlap(a: Spans, more: set[int]) -> None:
     real = a.end > a.start

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, Spans, covered, runs, spans, union
+from nsysdoctor.intervals import Ints, Spans, covered, overlaps, runs, spans, union
 from nsysdoctor.order import Codes, packed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
@@ -143,22 +143,40 @@ def between_calls(
     """
     start = host_calls["start_ns"].to_numpy()
     opens = start - host_calls["outside_ns"].to_numpy()
-    names = ("wait_ns", "loader_ns", "pause_ns", "idle_wait_ns")
-    found = {name: np.zeros(len(host_calls), dtype=np.int64) for name in names}
-    thread = host_calls["thread"].to_numpy()
+    shares: dict[str, list[Share]] = {
+        name: [] for name in ("wait_ns", "loader_ns", "pause_ns", "idle_wait_ns")
+    }
+
+    def add(name: str, rows: Ints, merged: Spans) -> None:
+        if len(merged.start):
+            place, ns = overlaps(Spans(opens[rows], start[rows]), merged)
+            shares[name].append((rows[place], ns))
+
     for code, rest in thread_rests.items():
-        rows = np.flatnonzero(thread == code)
-        mine = Spans(opens[rows], start[rows])
-        found["wait_ns"][rows] = covered(mine, rest.asleep)
-        found["pause_ns"][rows] = covered(mine, rest.paused)
+        rows = np.flatnonzero(host_calls["thread"].to_numpy() == code)
+        add("wait_ns", rows, rest.asleep)
+        add("pause_ns", rows, rest.paused)
         if loader_ranges is not None:
             near = loader_ranges[loader_ranges["thread"] == code]
-            named = union(spans(near["start_ns"], near["end_ns"]))
-            found["loader_ns"][rows] = covered(mine, named)
+            add("loader_ns", rows, union(spans(near["start_ns"], near["end_ns"])))
     for rows, asleep in _asleep(host_calls, idle_parts.asleep):
-        found["idle_wait_ns"][rows] = covered(Spans(opens[rows], start[rows]), asleep)
-    some = np.flatnonzero(np.logical_or.reduce([column > 0 for column in found.values()]))
-    return pd.DataFrame({"call": some, **{name: found[name][some] for name in names}}, copy=False)
+        add("idle_wait_ns", rows, asleep)
+    return _side_by_side(shares)
+
+
+Share = tuple[Ints, Ints]
+
+
+def _side_by_side(shares: dict[str, list[Share]]) -> pd.DataFrame:
+    """Times of calls in columns, with a row for each call that has any."""
+    none = np.empty(0, dtype=np.int64)
+    call = np.unique(np.concatenate([none, *(r for parts in shares.values() for r, _ in parts)]))
+    found = {"call": call}
+    for name, parts in shares.items():
+        found[name] = np.zeros(len(call), dtype=np.int64)
+        for rows, ns in parts:
+            found[name][np.searchsorted(call, rows)] = ns
+    return pd.DataFrame(found, copy=False)
 
 
 def _asleep(host_calls: pd.DataFrame, pieces: pd.DataFrame) -> Iterator[tuple[Ints, Spans]]:
