@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.findings import Measured
+from nsysdoctor.findings import Measured, places_of
 from nsysdoctor.recipe import Recipe
 from nsysdoctor.report import Outcome
 from nsysdoctor.rule import Rule
@@ -71,11 +71,11 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
     rows = _asked_for(run(rule.measure), tables.optional("request")).reset_index(drop=True)
     made[rule.name] = rows
     if not len(rows):
-        return Measured(rule, rows, None, None)
+        return Measured(rule, rows, [], None)
     return Measured(
         rule,
         rows,
-        run(rule.evidence) if rule.evidence else None,
+        places_of(run(rule.evidence) if rule.evidence else None, len(rows)),
         run(rule.cure) if rule.cure else None,
     )
 

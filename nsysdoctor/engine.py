@@ -60,6 +60,9 @@ _DESCRIBED = (
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
+_FIRST = ("configurations", "turns")
+"""Made first: they read the rows of kernels, which are the widest of all and then can go."""
+
 _TOLD = ("devices", "overruns")
 """The tables that tell about the trace itself, once all rows were read that will be."""
 
@@ -92,6 +95,8 @@ def diagnose_trace(
     trace.expect([*wanted, *(table for rule in rules for table in rule.uses)])
     told("reading", 0.0)
     _require_activity(trace)
+    for name in _FIRST:
+        trace.optional(name)
     described = _described(trace, index, options.brief)
     for name in _SUMMARISED:
         # While what they are made from is at hand.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from nsysdoctor.edits import Cure
@@ -22,13 +23,20 @@ _OWN = frozenset({"subject", "trace", "device", "count", "level", "basis", "savi
 _SHARES: tuple[tuple[float, Level], ...] = ((0.10, "high"), (0.03, "medium"), (0.01, "low"))
 
 
+class Places(NamedTuple):
+    """The longest places that show one finding, and how many there are in all."""
+
+    shown: list[Evidence]
+    total: int
+
+
 @dataclass(frozen=True)
 class Measured:
-    """What one rule found: a row per subject, their evidence and the edits that cure them."""
+    """What one rule found: a row per subject, where each shows and the edits that cure them."""
 
     rule: Rule
     rows: pd.DataFrame
-    evidence: pd.DataFrame | None
+    places: list[Places]
     edits: Cure | None
 
 
@@ -63,7 +71,7 @@ def make_finding(
     ratio = price.saving_ns / window_ns if price is not None and window_ns else None
     shown = {k: quantity_text(k, _plain(v)) for k, v in data.items()}
     spoken = ecosystem if ecosystem in words.fix else _fallback(words.fix)
-    evidence, total = _evidence(measured.evidence, row)
+    places = measured.places[row]
     device = int(data.get("device", -1))
     return Finding(
         rule=measured.rule.name,
@@ -84,8 +92,8 @@ def make_finding(
         saving_ratio=ratio,
         basis=data.get("basis") or "measured",
         facts=facts,
-        evidence=evidence,
-        evidence_total=total,
+        evidence=places.shown,
+        evidence_total=places.total,
         category=words.category,
     )
 
@@ -112,17 +120,28 @@ def _plain(value: Any) -> Quantity:
     return value if isinstance(value, int | float | str) or value is None else str(value)
 
 
-def _evidence(evidence: pd.DataFrame | None, row: int) -> tuple[list[Evidence], int]:
-    """The longest places of one row, and how many there are in all."""
+def places_of(evidence: pd.DataFrame | None, rows: int) -> list[Places]:
+    """Returns the places of each of so many rows; of all that a rule collected few are shown."""
     if evidence is None:
-        return [], 0
-    mine = evidence[evidence["row"] == row]
-    length = mine["end_ns"] - mine["start_ns"]
-    order = mine.assign(length=length).sort_values(
+        return [Places([], 0)] * rows
+    row = evidence["row"].to_numpy()
+    return [_places(evidence, np.flatnonzero(row == number)) for number in range(rows)]
+
+
+def _places(evidence: pd.DataFrame, mine: np.ndarray) -> Places:
+    start, end = evidence["start_ns"].to_numpy()[mine], evidence["end_ns"].to_numpy()[mine]
+    length = end - start
+    if len(mine) > EVIDENCE_LIMIT:
+        # Only the longest need sorting; there may be a place for every kernel.
+        long = length >= np.partition(length, -EVIDENCE_LIMIT)[-EVIDENCE_LIMIT]
+    else:
+        long = np.ones(len(mine), dtype=bool)
+    few = evidence.iloc[mine[long]].assign(length=length[long])
+    order = few.sort_values(
         ["length", "start_ns", "end_ns", "what"], ascending=[False, True, True, True]
     )
     shown = [
         Evidence(int(r["start_ns"]), int(r["end_ns"]), str(r["what"]))
         for r in order.head(EVIDENCE_LIMIT).to_dict("records")
     ]
-    return shown, len(mine)
+    return Places(shown, len(mine))
