@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.edits import Cure
+from nsysdoctor.evidence import EVIDENCE_LIMIT, longest
 from nsysdoctor.replay import Price
 from nsysdoctor.report import LEVELS, Evidence, Finding, Level, Quantity
 from nsysdoctor.rule import Rule
 from nsysdoctor.units import quantity_text
 
-EVIDENCE_LIMIT = 20
 CAPTURE = "capture"
 """The category of rules about what a capture lacks."""
 
@@ -131,11 +131,7 @@ def places_of(evidence: pd.DataFrame | None, rows: int) -> list[Places]:
 def _places(evidence: pd.DataFrame, mine: np.ndarray) -> Places:
     start, end = evidence["start_ns"].to_numpy()[mine], evidence["end_ns"].to_numpy()[mine]
     length = end - start
-    if len(mine) > EVIDENCE_LIMIT:
-        # Only the longest need sorting; there may be a place for every kernel.
-        long = length >= np.partition(length, -EVIDENCE_LIMIT)[-EVIDENCE_LIMIT]
-    else:
-        long = np.ones(len(mine), dtype=bool)
+    long = longest(length)
     few = evidence.iloc[mine[long]].assign(length=length[long])
     order = few.sort_values(
         ["length", "start_ns", "end_ns", "what"], ascending=[False, True, True, True]

@@ -22,12 +22,12 @@ def fuse(
     others vanish with their launches.
 
     `kernels` are in order, `subject` and `unit` one code per kernel, equal units adjacent;
-    `times` has fused_ns, slow_ns, fast_ns per row. Of the host time between launches
+    `times` has fused_ns, slow_ns, fast_ns by unit. Of the host time between launches
     `host_ratio` remains in the slow case. Kernels of a CUDA graph keep their one launch.
     """
     op = kernels["op"]
     first = np.append(True, unit[1:] != unit[:-1])[: len(unit)]
-    head = times[first]
+    head = times[["fused_ns", "slow_ns", "fast_ns"]].loc[unit[first]]
     return join(
         edits(
             Change.OP_NS, subject[first], op[first], head["fused_ns"],

@@ -42,17 +42,21 @@ class Kernels:
         each: Mapping[str, Column],
         ops: pd.DataFrame,
         api: pd.DataFrame | None = None,
+        rows: Column | None = None,
     ) -> None:
+        """`each` has the columns that are kept, a value for every kernel, of which those in
+        `rows` are meant (all by default)."""
         self.configurations = configurations
-        self._each = dict(each)
+        self._each, self._rows = dict(each), rows
         self._ops, self._api = ops, api
 
     def __len__(self) -> int:
-        return len(self._each["op"])
+        return len(self._each["op"] if self._rows is None else self._rows)
 
     def __getitem__(self, name: str) -> Column:
         if name in self._each:
-            return self._each[name]
+            values = self._each[name]
+            return values if self._rows is None else values[self._rows]
         if name in _OF_OPS:
             return np.asarray(self._ops[name].to_numpy()[self["op"]])
         if name in _MADE:
@@ -61,8 +65,14 @@ class Kernels:
 
     def at(self, rows: Column | slice) -> Kernels:
         """Returns the kernels of some rows, given as numbers, flags or a slice."""
-        each = {name: values[rows] for name, values in self._each.items()}
-        return Kernels(self.configurations, each, self._ops, self._api)
+        if self._rows is not None:
+            rows = self._rows[rows]
+        elif isinstance(rows, slice):
+            each = {name: values[rows] for name, values in self._each.items()}
+            return Kernels(self.configurations, each, self._ops, self._api)
+        elif rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        return Kernels(self.configurations, self._each, self._ops, self._api, rows)
 
     def frame(self, *columns: str) -> pd.DataFrame:
         """Returns some columns as a DataFrame."""
@@ -80,8 +90,9 @@ class Kernels:
             yield rows, self.at(rows)
 
     def with_columns(self, **columns: Column) -> Kernels:
-        """Returns the same kernels with columns of their own added or replaced."""
-        return Kernels(self.configurations, self._each | columns, self._ops, self._api)
+        """Returns the same kernels with columns added or replaced."""
+        each = {name: self[name] for name in self._each}
+        return Kernels(self.configurations, each | columns, self._ops, self._api)
 
     def _duration(self) -> Column:
         return np.asarray(self["end_ns"] - self["start_ns"], dtype=np.int64)

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.edits import Change, edits
+from nsysdoctor.evidence import longest
 from nsysdoctor.intervals import Ints, covered, spans, union
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.units import ns_text
 
 
@@ -31,38 +31,45 @@ def slowed(
     many beside a collective, and where the slowest tenth of those alone is faster as well.
     """
     low, high = window["start_ns"].iloc[0], window["end_ns"].iloc[0]
-    kernel = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
-    kernel = np.setdiff1d(kernel, collectives["op"].to_numpy())
-    found = ops.iloc[kernel][["device", "name", "start_ns", "end_ns"]].reset_index(drop=True)
-    found = found.assign(op=kernel, shape=kernel_shape[kernel], beside_ns=0)
-    for device, rows in found.groupby("device", sort=True):
-        here = collectives[collectives["device"] == device]
-        busy = union(spans(here["start_ns"], here["end_ns"]))
-        found.loc[rows.index, "beside_ns"] = covered(spans(rows["start_ns"], rows["end_ns"]), busy)
-    inside = (found["start_ns"] >= low) & (found["end_ns"] <= high)
-    slow = _slow(found[inside].reset_index(drop=True), min_slowdown, least_count)
-    return slow.merge(rank_groups[["device", "group"]], "left", "device")
+    inside = (kernel_shape >= 0) & ((ops["start_ns"] >= low) & (ops["end_ns"] <= high)).to_numpy()
+    inside[collectives["op"].to_numpy()] = False
+    op = np.flatnonzero(inside)
+    shape, beside = kernel_shape[op], _beside(ops, op, collectives)
+    shape_count = int(shape.max(initial=-1)) + 1
+    sizes = [np.bincount(shape[mine], minlength=shape_count) for mine in (beside > 0, beside == 0)]
+    kept = (np.minimum(*sizes) >= least_count)[shape]
+    found = ops[["device", "name", "start_ns", "end_ns"]].iloc[op[kept]].reset_index(drop=True)
+    found = found.assign(op=op[kept], shape=shape[kept], beside_ns=beside[kept])
+    return _slow(found, min_slowdown).merge(rank_groups[["device", "group"]], "left", "device")
 
 
-def _slow(kernels: pd.DataFrame, min_slowdown: float, least_count: int) -> pd.DataFrame:
+def _beside(ops: pd.DataFrame, op: Ints, collectives: pd.DataFrame) -> Ints:
+    """How long a collective runs on the device beside each of some operations."""
+    beside = np.zeros(len(op), dtype=np.int64)
+    on = ops["device"].to_numpy()[op]
+    start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    for device, rows in collectives.groupby("device", sort=True):
+        mine = np.flatnonzero(on == device)
+        busy = union(spans(rows["start_ns"], rows["end_ns"]))
+        beside[mine] = covered(spans(start[op[mine]], end[op[mine]]), busy)
+    return beside
+
+
+def _slow(kernels: pd.DataFrame, min_slowdown: float) -> pd.DataFrame:
     """Those beside a collective, of shapes that lose time there, with what each loses."""
     length = kernels["end_ns"] - kernels["start_ns"]
     beside = kernels["beside_ns"] > 0
     alone = length[~beside].groupby(kernels["shape"][~beside]).quantile([0.5, 0.9]).unstack()
-    number = kernels["shape"][~beside].value_counts()
     mine = kernels[beside].assign(length=length[beside])
     mine["alone_ns"] = mine["shape"].map(alone[0.5] if len(alone) else {})
     mine["worst_ns"] = mine["shape"].map(alone[0.9] if len(alone) else {})
     by_shape = mine.groupby("shape", sort=True)
     total = by_shape[["length", "beside_ns", "alone_ns", "worst_ns"]].transform("sum")
-    real = (mine["shape"].map(number).fillna(0) >= least_count) & (
-        by_shape["op"].transform("size") >= least_count
-    )
     # While a collective runs, a kernel works at 1/slowdown of its speed: of the overlap the share
     # 1 - 1/slowdown is lost. The sums over all launches give that share.
     share = (total["length"] - total["alone_ns"]) / total["beside_ns"]
     sure = (total["length"] - total["worst_ns"]) / total["beside_ns"]
-    real &= (share.clip(upper=1) >= 1 - 1 / min_slowdown) & (sure > 0)
+    real = (share.clip(upper=1) >= 1 - 1 / min_slowdown) & (sure > 0)
     lost = (mine["beside_ns"] * share.clip(0, 1))[real]
     return mine[real].assign(lost_ns=lost.astype(np.int64)).reset_index(drop=True)
 
@@ -114,14 +121,12 @@ def evidence(
 ) -> pd.DataFrame:
     """Returns the slowed kernels: row, start_ns, end_ns, what."""
     row_of = {group: row for row, group in enumerate(communication_contention["group"])}
-    short = names["short"].to_numpy()[slowed["name"].to_numpy()]
-    took = slowed["end_ns"] - slowed["start_ns"]
-    return pd.DataFrame(
-        {
-            "row": slowed["group"].map(row_of).to_numpy(dtype=np.int64),
-            "start_ns": slowed["start_ns"],
-            "end_ns": slowed["end_ns"],
-            "what": [f"{name}: {ns_text(t)}, alone {ns_text(a)}" for name, t, a in
-                     zip(short, took, slowed["alone_ns"], strict=True)],
-        }
-    )  # fmt: skip
+    found = slowed[["start_ns", "end_ns"]].assign(row=slowed["group"].map(row_of), what="")
+    took = (slowed["end_ns"] - slowed["start_ns"]).to_numpy()
+    groups = found.groupby("row").indices.values()
+    shown = np.concatenate([rows[longest(took[rows])] for rows in groups])
+    mine = zip(names["short"].iloc[slowed["name"].iloc[shown]], took[shown],
+               slowed["alone_ns"].iloc[shown], strict=True)  # fmt: skip
+    what = [f"{name}: {ns_text(ns)}, alone {ns_text(alone)}" for name, ns, alone in mine]
+    found.iloc[shown, found.columns.get_loc("what")] = what
+    return found

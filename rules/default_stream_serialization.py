@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.edits import Change, edits
-from nsysdoctor.intervals import covered, nearest_before, spans, union
+from nsysdoctor.intervals import Ints, covered, nearest_before, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.constraints import Links
 from nsysdoctor.tables.steps import in_window
@@ -19,56 +19,71 @@ NEAR_NS = 5_000
 
 LAUNCH_NS = 10_000
 SLACK_NS = 3_000
-_PARTS = ["op", "process", "device", "context", "start_ns", "end_ns", "ready_ns", "inside"]
 
 
 @table
-def readiness(
-    ops: pd.DataFrame, api: pd.DataFrame, links: Links, lane_kind: np.ndarray, window: pd.DataFrame
-) -> pd.DataFrame:
-    """Returns the operations of null streams and of those that take turns with them.
+def meeting(lanes: pd.DataFrame, lane_kind: np.ndarray) -> pd.DataFrame:
+    """Returns the lanes of contexts in which other streams take turns with a null stream: lane,
+    process, device, group (code of the context), null (bool), sure (bool: the export tells the
+    kind of stream)."""
+    found = lanes[["process", "device", "context"]].assign(
+        lane=np.arange(len(lanes)),
+        null=lane_kind == StreamKind.NULL,
+        sure=lane_kind != StreamKind.UNKNOWN,
+    )[lane_kind != StreamKind.NON_BLOCKING]
+    contexts = found.groupby(["process", "device", "context"], sort=True)
+    both = contexts["null"].transform("any") & ~contexts["null"].transform("all")
+    return found.assign(group=contexts.ngroup())[both]
 
-    Columns: op, process, device, context, lane, start_ns, end_ns, ready_ns (when launch and
-    stream allowed it to start), inside (bool: submitted in the window), null (bool), sure (bool:
-    the export tells the kind of stream).
-    """
-    kind = lane_kind[ops["lane"].to_numpy()]
-    mine = np.flatnonzero((kind != StreamKind.NON_BLOCKING) & (links.call >= 0))
-    taken = ops.iloc[mine]
-    called = api["start_ns"].to_numpy()[links.call[mine]]
-    before = links.before[mine]
-    free = np.where(before >= 0, ops["end_ns"].to_numpy()[before], 0)
+
+@table
+def turned(
+    ops: pd.DataFrame, api: pd.DataFrame, links: Links, meeting: pd.DataFrame, window: pd.DataFrame
+) -> pd.DataFrame:
+    """Returns the operations of the window that waited across the null stream: op, process,
+    device, start_ns, end_ns, waited_ns, null, sure, and cause (operation of the null stream that
+    waited or was waited for)."""
+    called = api["start_ns"].to_numpy()
+    parts = [_NOTHING]
+    for _, lanes in meeting.groupby("group", sort=True):
+        null = _ready(ops, called, links, lanes[lanes["null"]])
+        other = _ready(ops, called, links, lanes[~lanes["null"]])
+        parts.append(_turned(null, _never_beside(other, null, lanes)))
+    found = pd.concat(parts, ignore_index=True)
+    found = found[in_window(called[links.call[found["op"]]], window)]
+    found = found.merge(meeting.drop(columns="group"), "left", "lane")
+    return found.sort_values("op", ignore_index=True)
+
+
+_NOTHING = pd.DataFrame(
+    {name: np.empty(0, dtype=np.int64)
+     for name in ("op", "lane", "start_ns", "end_ns", "ready_ns", "waited_ns", "cause")}
+)  # fmt: skip
+
+
+def _ready(
+    ops: pd.DataFrame, called: Ints, links: Links, lanes: pd.DataFrame
+) -> pd.DataFrame:
+    """The launched operations of some lanes: op, lane, start_ns, end_ns and ready_ns (when launch
+    and stream allowed it to start)."""
+    wanted = np.zeros(int(ops["lane"].max()) + 1, dtype=bool)
+    wanted[lanes["lane"]] = True
+    op = np.flatnonzero(wanted[ops["lane"].to_numpy()] & (links.call >= 0))
+    end, before = ops["end_ns"].to_numpy(), links.before[op]
+    free = np.where(before >= 0, end[before], 0)
     return pd.DataFrame(
         {
-            "op": mine,
-            **{c: taken[c].to_numpy() for c in ("process", "device", "context", "lane")},
-            "start_ns": taken["start_ns"].to_numpy(),
-            "end_ns": taken["end_ns"].to_numpy(),
-            "ready_ns": np.maximum(called + LAUNCH_NS, free),
-            "inside": in_window(called, window),
-            "null": kind[mine] == StreamKind.NULL,
-            "sure": kind[mine] != StreamKind.UNKNOWN,
+            "op": op,
+            "lane": ops["lane"].to_numpy()[op],
+            "start_ns": ops["start_ns"].to_numpy()[op],
+            "end_ns": end[op],
+            "ready_ns": np.maximum(called[links.call[op]] + LAUNCH_NS, free),
         }
     )
 
 
-@table
-def turned(readiness: pd.DataFrame) -> pd.DataFrame:
-    """Returns the operations of the window that waited across the null stream: op, process,
-    device, start_ns, end_ns, waited_ns, null, sure, and cause (operation of the null stream that
-    waited or was waited for)."""
-    keys = ["process", "device", "context"]
-    parts = [_turned(here) for _, here in readiness.groupby(keys, sort=True)]
-    if not parts:
-        return pd.DataFrame(columns=[*_PARTS, "waited_ns", "null", "sure", "cause"])
-    found = pd.concat(parts, ignore_index=True)
-    return found[found["inside"]].sort_values("op", ignore_index=True)
-
-
-def _turned(here: pd.DataFrame) -> pd.DataFrame:
+def _turned(null: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Of one context: null-stream operations that waited for the others, and those for them."""
-    null = here[here["null"]]
-    other = _never_beside(here[~here["null"]], null)
     work = union(spans(other["start_ns"], other["end_ns"]))
     alone = covered(spans(null["start_ns"], null["end_ns"]), work) == 0
     null = null[alone].sort_values(["end_ns", "op"])
@@ -77,20 +92,23 @@ def _turned(here: pd.DataFrame) -> pd.DataFrame:
     )
     ends = null["end_ns"].to_numpy()
     held = other.assign(waited_ns=_waited(other, ends), cause=-1)
+    held = held[held["waited_ns"] > 0]
     if len(ends):
         index = nearest_before(ends, held["start_ns"].to_numpy())
         held["cause"] = null["op"].to_numpy()[np.maximum(index, 0)]
-    both = pd.concat([waiting, held], ignore_index=True)
-    return both[both["waited_ns"] > 0]
+    return pd.concat([waiting[waiting["waited_ns"] > 0], held], ignore_index=True)
 
 
-def _never_beside(other: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
+def _never_beside(
+    other: pd.DataFrame, null: pd.DataFrame, lanes: pd.DataFrame
+) -> pd.DataFrame:
     """The others without those lanes of unknown kind that run beside the null stream: they do
     not heed it."""
     work = union(spans(null["start_ns"], null["end_ns"]))
-    beside = covered(spans(other["start_ns"], other["end_ns"]), work) > 0
-    free = other.loc[beside & ~other["sure"].to_numpy(), "lane"].unique()
-    return other[~other["lane"].isin(free)]
+    unsure = other[other["lane"].isin(lanes.loc[~lanes["sure"], "lane"])]
+    beside = covered(spans(unsure["start_ns"], unsure["end_ns"]), work) > 0
+    free = unsure.loc[beside, "lane"].unique()
+    return other[~other["lane"].isin(free)] if len(free) else other
 
 
 def _waited(rows: pd.DataFrame, ends: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import distinct_rows, labels
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.intervals import Ints, Spans, covered, spans, union
 from nsysdoctor.recipe import table
@@ -173,14 +174,15 @@ def evidence(
     """Returns the exposed collectives: row, start_ns, end_ns, what."""
     row_of = {group: row for row, group in enumerate(exposed_communication["group"])}
     shown = exchanged[exchanged["exposed_ns"] > 0]
-    short = names["short"].to_numpy()[shown["name"].to_numpy()]
+    code, first = distinct_rows([shown["name"].to_numpy(), shown["device"].to_numpy()])
+    kinds = shown[["name", "device"]].iloc[first].itertuples(index=False)
+    what = [f"{names['short'].iloc[name]} on GPU {device}" for name, device in kinds]
     found = pd.DataFrame(
         {
             "row": shown["group"].map(row_of).fillna(-1).to_numpy(dtype=np.int64),
             "start_ns": shown["start_ns"].to_numpy(),
             "end_ns": shown["end_ns"].to_numpy(),
-            "what": [f"{name} on GPU {device}" for name, device in
-                     zip(short, shown["device"], strict=True)],
+            "what": labels(what, code),
         }
-    )  # fmt: skip
+    )
     return found[found["row"] >= 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import labels
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.kernels import Kernels
@@ -118,6 +119,6 @@ def evidence(
             "row": np.unique(products["device"], return_inverse=True)[1],
             "start_ns": products["start_ns"].to_numpy(),
             "end_ns": products["end_ns"].to_numpy(),
-            "what": names["short"].to_numpy()[products["name"].to_numpy()],
+            "what": labels(names["short"], products["name"].to_numpy()),
         }
     )

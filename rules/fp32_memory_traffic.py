@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.bound import BOUNDS
+from nsysdoctor.distinct import labels
 from nsysdoctor.edits import Change, edits
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
@@ -95,6 +96,6 @@ def evidence(
             "row": np.unique(moving["device"], return_inverse=True)[1],
             "start_ns": moving["start_ns"].to_numpy(),
             "end_ns": moving["end_ns"].to_numpy(),
-            "what": [f"{word} in FP32" for word in operations[moving["name"].to_numpy()]],
+            "what": labels([f"{word} in FP32" for word in operations], moving["name"].to_numpy()),
         }
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import labels
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.fusing import unlaunched
 from nsysdoctor.kernels import Kernels
@@ -84,6 +85,6 @@ def evidence(
             "row": np.unique(changes["device"], return_inverse=True)[1],
             "start_ns": changes["start_ns"].to_numpy(),
             "end_ns": changes["end_ns"].to_numpy(),
-            "what": operations[changes["name"].to_numpy()],
+            "what": labels(operations, changes["name"].to_numpy()),
         }
     )

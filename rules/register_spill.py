@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import labels
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
 
@@ -66,6 +67,6 @@ def evidence(
             "row": np.unique(spilling["device"], return_inverse=True)[1],
             "start_ns": spilling["start_ns"].to_numpy(),
             "end_ns": spilling["end_ns"].to_numpy(),
-            "what": names["short"].to_numpy()[spilling["name"].to_numpy()],
+            "what": labels(names["short"], spilling["name"].to_numpy()),
         }
     )

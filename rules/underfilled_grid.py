@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import distinct, labels
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.intervals import covered, spans, union
 from nsysdoctor.kernels import Kernels
@@ -38,7 +39,8 @@ def small(
     wanted &= kinds["math"] != "tensor"
     mine = kernels.at(kernels.spread(wanted) & kernels_inside)
     mine = mine.at(mine["duration_ns"] >= 1000 * min_kernel_us)
-    columns = ("device", "lane", "name", "blocks", "start_ns", "end_ns", "duration_ns")
+    columns = ("device", "lane", "name", "blocks", "configuration", "start_ns", "end_ns",
+               "duration_ns")  # fmt: skip
     found = mine.frame(*columns).assign(sm_count=mine.spread(sms))
     found = found[_alone(found, kernels.at(kernels_inside))]
     span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
@@ -87,16 +89,14 @@ def evidence(
     underfilled_grid: pd.DataFrame, small: pd.DataFrame, names: pd.DataFrame
 ) -> pd.DataFrame:
     """Returns the launches: row, start_ns, end_ns, what."""
-    code = small["name"].to_numpy()
+    code, first = distinct(small["configuration"].to_numpy())
+    kinds = zip(names["short"].to_numpy()[small["name"]][first], small["blocks"].iloc[first],
+                strict=True)  # fmt: skip
     return pd.DataFrame(
         {
             "row": np.unique(small["device"], return_inverse=True)[1],
             "start_ns": small["start_ns"].to_numpy(),
             "end_ns": small["end_ns"].to_numpy(),
-            "what": [
-                f"{name} with {blocks:,} blocks"
-                for name, blocks in zip(names["short"].to_numpy()[code], small["blocks"],
-                                        strict=True)
-            ],
+            "what": labels([f"{name} with {blocks:,} blocks" for name, blocks in kinds], code),
         }
-    )  # fmt: skip
+    )

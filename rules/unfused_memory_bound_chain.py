@@ -7,6 +7,7 @@ from itertools import groupby
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.distinct import distinct_rows, labels
 from nsysdoctor.fusing import fuse
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
@@ -22,35 +23,34 @@ _MOST_PATTERNS = 4
 def in_loop(
     chains: pd.DataFrame, window: pd.DataFrame, *, min_gain_ratio: float, min_gain_us: float
 ) -> pd.DataFrame:
-    """Returns the chains of the window with their `row` in the findings: one for every pattern
-    worth fusing, one for all others together, per device."""
-    found = chains[in_window(chains["called_ns"].to_numpy(), window)].copy()
-    found["chain"] = found.index
-    gain = found["work_ns"] - found["fused_ns"]
-    total = gain.groupby([found["device"], found["pattern"]]).transform("sum")
-    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
-    large = (total >= min_gain_ratio * span) & _first_few(found, total)
-    found["group"] = np.where(large, found["pattern"], -1)
-    together = gain.groupby([found["device"], found["group"]]).transform("sum")
-    found = found[(together >= 1000 * min_gain_us).to_numpy()].reset_index(drop=True)
-    found["row"] = found.groupby(["device", "group"], sort=True).ngroup()
-    return found
-
-
-def _first_few(found: pd.DataFrame, total: pd.Series[int]) -> pd.Series[bool]:
-    """Whether a chain's pattern is one of the few that gain most on its device."""
-    patterns = found[["device", "pattern"]].assign(total=total).drop_duplicates(
-        ["device", "pattern"]
+    """Returns which chains of the window, in order of chain, have which `row` in the findings:
+    one for every pattern worth fusing, one for all others together, per device."""
+    chain = np.flatnonzero(in_window(chains["called_ns"].to_numpy(), window))
+    device, pattern, work, fused = (
+        chains[name].to_numpy()[chain] for name in ("device", "pattern", "work_ns", "fused_ns")
     )
-    order = patterns.sort_values(["device", "total", "pattern"], ascending=[True, False, True])
-    order["rank"] = order.groupby("device").cumcount()
-    ranked = found[["device", "pattern"]].merge(order, "left", ["device", "pattern"])
-    return pd.Series(ranked["rank"].to_numpy() < _MOST_PATTERNS, index=found.index)
+    code, first = distinct_rows([device, pattern])
+    kinds = pd.DataFrame({"device": device[first], "pattern": pattern[first]})
+    kinds["gain_ns"] = np.bincount(code, work - fused)
+    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    large = _first_few(kinds) & (kinds["gain_ns"] >= min_gain_ratio * span)
+    kinds["group"] = kinds["pattern"].where(large, -1)
+    together = kinds.groupby(["device", "group"])["gain_ns"].transform("sum")
+    worth = kinds[together >= 1000 * min_gain_us].groupby(["device", "group"], sort=True)
+    row = worth.ngroup().reindex(kinds.index, fill_value=-1).to_numpy(dtype=np.int32)[code]
+    return pd.DataFrame({"chain": chain[row >= 0], "row": row[row >= 0]})
+
+
+def _first_few(kinds: pd.DataFrame) -> pd.Series[bool]:
+    """Whether a pattern is one of the few that gain most on its device."""
+    order = kinds.sort_values(["device", "gain_ns", "pattern"], ascending=[True, False, True])
+    return (order.groupby("device").cumcount() < _MOST_PATTERNS).reindex(kinds.index)
 
 
 @table
 def unfused_memory_bound_chain(
     in_loop: pd.DataFrame,
+    chains: pd.DataFrame,
     chain_kernels: pd.DataFrame,
     kernels: Kernels,
     operations: np.ndarray,
@@ -58,7 +58,8 @@ def unfused_memory_bound_chain(
     """Returns a row per device and pattern: subject, device, pattern, count, kernel_count,
     work_ns, bytes, outer_bytes, rate_bytes_per_s, fp32_ratio, basis."""
     words = _Words(chain_kernels, kernels, operations)
-    return pd.DataFrame([_row(mine, words) for _, mine in in_loop.groupby("row", sort=True)])
+    these = [chains.iloc[mine] for _, mine in in_loop.groupby("row", sort=True)["chain"]]
+    return pd.DataFrame([_row(mine, words) for mine in these])
 
 
 def _row(mine: pd.DataFrame, words: _Words) -> dict[str, object]:
@@ -66,7 +67,7 @@ def _row(mine: pd.DataFrame, words: _Words) -> dict[str, object]:
     known = float((mine["known_ratio"] * mine["work_ns"]).sum()) / max(work, 1)
     gain = (mine["work_ns"] - mine["fused_ns"]).groupby(mine["pattern"]).sum()
     largest = mine[mine["pattern"] == gain.idxmax()]
-    pattern, more = words.of(int(largest["chain"].iloc[0])), len(gain) - 1
+    pattern, more = words.of(int(largest.index[0])), len(gain) - 1
     if more:
         pattern += f" and {more} smaller pattern{'s' if more > 1 else ''}"
     return {
@@ -108,21 +109,24 @@ class _Words:
 def cure(
     unfused_memory_bound_chain: pd.DataFrame,
     in_loop: pd.DataFrame,
+    chains: pd.DataFrame,
     chain_kernels: pd.DataFrame,
     kernels: Kernels,
 ) -> list[pd.DataFrame]:
     """One kernel per chain: it moves only outer inputs and outputs, and launches merge."""
-    part = chain_kernels[["chain", "kernel"]].merge(
-        in_loop[["chain", "row", "fused_ns", "slow_ns", "fast_ns"]], "inner", "chain"
-    )
-    return fuse(
-        kernels.at(part["kernel"].to_numpy()), part["row"].to_numpy(),
-        part["chain"].to_numpy(), part,
-    )  # fmt: skip
+    row = np.full(len(chains), -1, dtype=np.int32)
+    row[in_loop["chain"]] = in_loop["row"]
+    chain = chain_kernels["chain"].to_numpy()
+    mine = np.flatnonzero(row[chain] >= 0)
+    kernel, chain = chain_kernels["kernel"].to_numpy()[mine], chain[mine]
+    return fuse(kernels.at(kernel), row[chain], chain, chains)
 
 
-def evidence(unfused_memory_bound_chain: pd.DataFrame, in_loop: pd.DataFrame) -> pd.DataFrame:
+def evidence(
+    unfused_memory_bound_chain: pd.DataFrame, in_loop: pd.DataFrame, chains: pd.DataFrame
+) -> pd.DataFrame:
     """Returns the chains: row, start_ns, end_ns, what."""
-    found = in_loop[["row", "start_ns", "end_ns"]].copy()
-    found["what"] = [f"chain of {count} kernels" for count in in_loop["kernel_count"]]
-    return found
+    found = chains[["start_ns", "end_ns"]].iloc[in_loop["chain"]]
+    code, counts = pd.factorize(chains["kernel_count"].to_numpy()[in_loop["chain"]])
+    what = labels([f"chain of {count} kernels" for count in counts], code)
+    return found.assign(row=in_loop["row"].to_numpy(), what=what)

@@ -58,9 +58,10 @@ def cure(
     unfused_optimizer: pd.DataFrame, in_loop: pd.DataFrame, kernels: Kernels
 ) -> list[pd.DataFrame]:
     """One pass over parameters, gradients and moments per step, launched once."""
+    times = in_loop.drop_duplicates("unit").set_index("unit")
     return fuse(
         kernels.at(in_loop["kernel"].to_numpy()), in_loop["row"].to_numpy(),
-        in_loop["unit"].to_numpy(), in_loop, host_ratio=_HOST_RATIO,
+        in_loop["unit"].to_numpy(), times, host_ratio=_HOST_RATIO,
     )  # fmt: skip
 
 

@@ -72,10 +72,11 @@ class _Chains(NamedTuple):
 
 
 class _Traffic(NamedTuple):
-    """What each kernel of a chain moves and writes, whether the launch tells that (known), and
-    the bandwidth of each chain."""
+    """What each kernel of a chain moves, reads and writes, whether the launch tells that (known),
+    and the bandwidth of each chain."""
 
     moved: Column
+    read: Column
     written: Column
     known: Column
     rate: Column
@@ -91,13 +92,15 @@ def _traffic(chains: _Chains, reached_rates: dict[int, float]) -> _Traffic:
     total = chains.total(np.where(telling, moved, 0.0))
     time = chains.total(np.where(telling, length, 0))
     own = np.divide(total * 1e9, time, out=np.zeros(len(time)), where=time > 0)
-    usual = [reached_rates.get(device, 1e12) for device in chains.device.tolist()]
-    rate = np.where(own > 0, own, usual)
+    usual = kernels.configurations["device"].map(reached_rates).fillna(1e12)
+    rate = np.where(own > 0, own, kernels.at(chains.first).spread(usual))
     guess = length * rate[chains.chain] / 1e9
-    families = kernels.configurations["category"].astype(str)
-    part = kernels.spread(families.map(_PASSED_ON).fillna(0.0))
+    family = kernels.configurations["category"].astype("category").cat
+    passed = np.array([_PASSED_ON.get(name, 0.0) for name in family.categories])
+    part = kernels.spread(passed[family.codes])
     written = np.where(known, kernels["written_bytes"], guess * part)
-    return _Traffic(np.where(known, moved, guess), written, known, rate)
+    moved = np.where(known, moved, guess)
+    return _Traffic(moved, np.maximum(moved - written, 0), written, known, rate)
 
 
 @table
@@ -108,8 +111,8 @@ def chains(
 
     Columns: device, kernel_count, start_ns, end_ns, called_ns (of its first launch), pattern
     (code of the sequence of names), work_ns, bytes, outer_bytes (its outer inputs and outputs),
-    rate_bytes_per_s, known_ratio (share of the time whose bytes the launch tells), fp32_ratio,
-    fused_ns, slow_ns, fast_ns.
+    known_ratio (share of the time whose bytes the launch tells), fp32_ratio, fused_ns, slow_ns,
+    fast_ns.
 
     A fused kernel keeps each intermediate in registers: it is neither written nor read again. It
     moves what is left at the bandwidth of the chain, slowest when intermediates are needed
@@ -120,11 +123,20 @@ def chains(
     mine = kernels.at(chain_kernels["kernel"].to_numpy())
     these = _Chains(mine, chain, np.flatnonzero(np.diff(chain, prepend=-1)))
     length, traffic = mine["duration_ns"], _traffic(these, reached_rates)
-    moved, written = traffic.moved, traffic.written
-    read = np.maximum(moved - written, 0)
-    passed = np.append(chain[1:] == chain[:-1], False)[: len(chain)]
-    reread = np.where(passed, np.minimum(written, np.append(read[1:], 0.0)[: len(read)]), 0.0)
-    found = pd.DataFrame(
+    work, moved = these.total(length).astype(np.int64), these.total(traffic.moved)
+    handed_on, reread = _inner(chain, traffic)
+    outer = moved - these.total(handed_on + reread)
+    known = these.total(np.where(traffic.known, length, 0)) / np.maximum(work, 1)
+    single = mine.spread(mine.configurations["dtype"] == "fp32")
+
+    shortest = these.least("duration_ns")
+
+    def time(moved: Column) -> Column:
+        ns = np.clip(moved / traffic.rate * 1e9, shortest, work)
+        return np.asarray(ns.astype(np.int64))
+
+    fused, kept = time(outer), these.total(_kept_over_reductions(chain, traffic))
+    return pd.DataFrame(
         {
             "device": these.device,
             "kernel_count": np.bincount(chain).astype(np.int32),
@@ -132,24 +144,30 @@ def chains(
             "end_ns": these.most("end_ns"),
             "called_ns": these.least("called_ns"),
             "pattern": _patterns(mine["name"], chain),
-            "work_ns": these.total(length).astype(np.int64),
-            "bytes": these.total(moved),
-            "rate_bytes_per_s": traffic.rate,
+            "work_ns": work,
+            "bytes": moved,
+            "outer_bytes": outer,
+            "known_ratio": known,
+            "fp32_ratio": these.total(np.where(single, length, 0)) / np.maximum(work, 1),
+            "fused_ns": fused,
+            "slow_ns": np.maximum(time(moved - these.total(reread)), fused),
+            "fast_ns": time(np.maximum(outer * (1 - _UNKNOWN_SHARE * (1 - known)) - kept, 0)),
         }
     )
-    found["outer_bytes"] = found["bytes"] - these.total(np.where(passed, written, 0.0) + reread)
-    work = np.maximum(found["work_ns"].to_numpy(), 1)
-    found["known_ratio"] = these.total(np.where(traffic.known, length, 0)) / work
-    single = mine.spread(mine.configurations["dtype"] == "fp32")
-    found["fp32_ratio"] = these.total(np.where(single, length, 0)) / work
-    kept = these.total(_kept_over_reductions(chain, read, written))
-    most_bytes = found["bytes"].to_numpy() - these.total(reread)
-    return found.assign(**_fused(found, these.least("duration_ns"), most_bytes, kept))
 
 
-def _kept_over_reductions(chain: Column, read: Column, written: Column) -> Column:
+def _inner(chain: Column, traffic: _Traffic) -> tuple[Column, Column]:
+    """What each kernel of a chain writes for the next one, and what that reads of it."""
+    passed = np.append(chain[1:] == chain[:-1], False)[: len(chain)]
+    read_next = np.append(traffic.read[1:], 0.0)[: len(chain)]
+    reread = np.where(passed, np.minimum(traffic.written, read_next), 0.0)
+    return np.where(passed, traffic.written, 0.0), reread
+
+
+def _kept_over_reductions(chain: Column, traffic: _Traffic) -> Column:
     """Bytes that each kernel behind a reduction reads once more: data as large as its result
     that the chain had before, as a norm reads what it took the mean of."""
+    read, written = traffic.read, traffic.written
     kept = np.zeros(len(chain))
     less = np.zeros(len(chain), dtype=bool)
     less[1:] = (chain[1:] == chain[:-1]) & (written[:-1] < _SMALL * written[1:])
@@ -160,24 +178,6 @@ def _kept_over_reductions(chain: Column, read: Column, written: Column) -> Colum
     behind = less[rows] & (before >= (1 - _SMALL) * written[rows])
     kept[rows] = np.where(behind, np.minimum(read, written)[rows], 0.0)
     return kept
-
-
-def _fused(
-    found: pd.DataFrame, shortest_ns: Column, most_bytes: Column, kept_bytes: Column
-) -> dict[str, Column]:
-    def time(moved: Column) -> Column:
-        ns = moved / found["rate_bytes_per_s"].to_numpy() * 1e9
-        bounded = np.clip(ns, shortest_ns, found["work_ns"].to_numpy())
-        return np.asarray(bounded.astype(np.int64))
-
-    outer = found["outer_bytes"].to_numpy()
-    unknown = 1 - found["known_ratio"].to_numpy()
-    fused = time(outer)
-    return {
-        "fused_ns": fused,
-        "slow_ns": np.maximum(time(most_bytes), fused),
-        "fast_ns": time(np.maximum(outer * (1 - _UNKNOWN_SHARE * unknown) - kept_bytes, 0)),
-    }
 
 
 def _patterns(name: Column, chain: Column) -> Column:

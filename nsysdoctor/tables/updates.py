@@ -145,7 +145,7 @@ def _priced(
     found["device"] = mine["device"]
     length = mine["duration_ns"]
     found["work_ns"] = pd.Series(length).groupby(found["unit"]).transform("sum").to_numpy()
-    rate = mine.spread(kinds["device"].map(lambda device: reached_rates.get(device, 1e12)))
+    rate = mine.spread(kinds["device"].map(reached_rates).fillna(1e12))
     written = mine["written_bytes"]
     # of unknown traffic a kernel is taken to read two arrays and write one
     written = np.where(np.isnan(written), length * rate / 3e9, written)
