@@ -51,10 +51,12 @@ def _untied(
 
 
 def narrowed(codes: np.ndarray) -> Codes:
-    """Returns codes as 16 bits where they fit, else as 32. They are for looking up and sorting,
-    16 bits by counting, and not for sums."""
+    """Returns codes as 16 bits where they fit, else as 32 or 64. They are for looking up and
+    sorting, 16 bits by counting, and not for sums."""
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
-    return codes.astype(np.int16 if low >= -(1 << 15) and high < 1 << 15 else np.int32)
+    widths = (np.int16, np.int32, np.int64)
+    fitting = (w for w in widths if np.iinfo(w).min <= low and high <= np.iinfo(w).max)
+    return codes.astype(next(fitting), copy=False)
 
 
 def packed(*columns: np.ndarray | pd.Series) -> npt.NDArray[np.int32]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
-from nsysdoctor.order import Codes
+from nsysdoctor.order import Codes, narrowed
 from nsysdoctor.recipe import table
 
 _NOT_CUDA = r"(?i)microsoft|intel|amd|radeon|aspeed|matrox"
@@ -165,14 +165,14 @@ def processes(
 
 
 def process_code(processes: pd.DataFrame, global_ids: pd.Series[int] | Ints) -> Codes:
-    """Returns the process code (int32) of each globalPid or globalTid, -1 for unknown processes."""
+    """Returns the process code of each globalPid or globalTid, -1 for unknown processes."""
     return _place(processes["global_pid"].to_numpy(), global_ids, ~0xFFFFFF)
 
 
 def _place(known: Ints, ids: pd.Series[int] | Ints, mask: int) -> Codes:
     """The row of each id among the sorted known ones, -1 for others."""
     if isinstance(ids, pd.Series) and isinstance(ids.dtype, pd.CategoricalDtype):
-        distinct = _place(known, ids.cat.categories.to_numpy(), mask)
+        distinct = narrowed(_place(known, ids.cat.categories.to_numpy(), mask))
         return np.asarray(distinct[ids.cat.codes.to_numpy()])
     wanted = np.asarray(ids, dtype=np.int64) & np.int64(mask)
     if not len(known):
@@ -216,5 +216,5 @@ def threads(
 
 
 def thread_code(threads: pd.DataFrame, global_tids: pd.Series[int] | Ints) -> Codes:
-    """Returns the thread code (int32) of each globalTid, -1 for threads of other processes."""
+    """Returns the thread code of each globalTid, -1 for threads of other processes."""
     return _place(threads["global_tid"].to_numpy(), global_tids, -1)

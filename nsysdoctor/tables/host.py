@@ -10,7 +10,7 @@ import pandas as pd
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.schema import INVALID_ID
 from nsysdoctor.intervals import Ints
-from nsysdoctor.order import Codes, time_order
+from nsysdoctor.order import Codes, narrowed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import process_code, thread_code
 from nsysdoctor.verbs import bare_name, verb_of, waits_for_others
@@ -53,11 +53,12 @@ def api(
     correlation = api_rows["correlation"].to_numpy()
     order = time_order(start, lambda rows: (-end[rows], correlation[rows]), thread)
     ids = api_names["name_id"].to_numpy()
-    name = np.searchsorted(ids, api_rows["name_id"].to_numpy()).astype(np.int32)[order]
+    name = np.searchsorted(ids, api_rows["name_id"].to_numpy())
+    name = narrowed(name)[order]
     thread, start, end = thread[order], start[order], end[order]
     found = {
         "thread": thread,
-        "process": threads["process"].to_numpy(dtype=np.int32)[thread],
+        "process": narrowed(threads["process"].to_numpy())[thread],
         "start_ns": start,
         "end_ns": end,
         "correlation": correlation[order],

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
-from nsysdoctor.order import Codes, first_rows, packed, taken, time_order
+from nsysdoctor.order import Codes, first_rows, narrowed, packed, taken, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, GRAPH, KERNEL, SET
 from nsysdoctor.tables.devices import process_code
@@ -131,7 +131,7 @@ def ops(
         "device": device,
         "process": process,
         **{name: activity[name].to_numpy() for name in ("context", "stream")},
-        "lane": packed(*place),
+        "lane": narrowed(packed(*place)),
         "correlation": activity["correlation"].to_numpy(),
         "name": _name(activity, op_names, kernel_rows, memcpy_rows),
         **{name: activity[name].to_numpy() for name in ("bytes", "node", "row")},
@@ -144,8 +144,7 @@ def _device(activity: pd.DataFrame, places: pd.DataFrame) -> Codes:
     pair = packed(activity["global_pid"], activity["ordinal"])
     keys = activity[["global_pid", "ordinal"]].iloc[first_rows(pair)].astype("int64")
     device = keys.merge(places, "left", ["global_pid", "ordinal"])["device"].to_numpy()
-    width = np.int32 if int(device.max(initial=0)) < 1 << 31 else np.int64
-    return np.asarray(device.astype(width)[pair])
+    return np.asarray(narrowed(device)[pair])
 
 
 def _name(
@@ -159,7 +158,7 @@ def _name(
     # Several string ids may spell one name; all operations of a name have its first row.
     rows = op_names.assign(code=np.arange(len(op_names), dtype=np.int32))
     first = rows.groupby(["kind", "full"], sort=False)["code"].transform("min")
-    return np.asarray(first.to_numpy(dtype=np.int32)[number])
+    return np.asarray(narrowed(first.to_numpy(dtype=np.int32))[number])
 
 
 @table
