@@ -56,7 +56,7 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
 _DESCRIBED = (
     "window", "step_marks", "steps", "phases", "devices", "time_budget", "idle_by_cause",
     "launches", "ops", "submissions", "names", "kernels", "metrics", "overruns", "arrivals",
-    "rank_activity", "clock", "ecosystem",
+    "rank_activity", "clock", "ecosystem", "horizon", "step_lengths",
 )  # fmt: skip
 """The tables that the report reads for itself."""
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.bound import BASES, BOUNDS
+from nsysdoctor.intervals import Ints
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.peaks import DevicePeaks
 from nsysdoctor.report import KernelRow
@@ -19,33 +20,55 @@ _UNKNOWN = 50
 
 def kernel_summary(trace: Trace, index: int) -> list[KernelRow]:
     """Returns the kernels that took most time, at most 200 per trace, by time, device and name;
-    unclassified ones below those as well, at most 50."""
+    unclassified ones below those as well, at most 50.
+
+    They are those of the devices and the time that the budgets cover; of a kernel that reaches
+    over an edge only the time inside counts, so that the sums are the budgets' kernel work.
+    """
     kernels = trace.optional("kernels")
     if kernels is None or not len(kernels):
         return []
+    kernels, inside_ns = _inside(kernels, trace.table("horizon"))
+    if not len(kernels):
+        return []
     names, peaks = trace.table("names"), trace.table("peaks")
-    sums = _sums(kernels)
+    sums = _sums(kernels, inside_ns)
     known = (names["category"] != "other").to_numpy()[sums["name"].to_numpy()]
     below = sums.index[LIMIT:][~known[LIMIT:]][:_UNKNOWN]
     chosen = sums.loc[[*sums.index[:LIMIT], *below]]
     return [_row(row, names, peaks, index) for row in chosen.to_dict("records")]
 
 
-def _sums(kernels: Kernels) -> pd.DataFrame:
+def _inside(kernels: Kernels, horizon: pd.DataFrame) -> tuple[Kernels, Ints]:
+    """The kernels that run in the horizon of their device, and how long each does."""
+    known = horizon["device"].to_numpy()
+    place = np.searchsorted(known, kernels.configurations["device"].to_numpy())
+    place = np.minimum(place, len(known) - 1)
+    row = kernels.spread(place.astype(np.int32))
+    mine = kernels.spread(known[place] == kernels.configurations["device"].to_numpy())
+    start, end, took = (kernels[name] for name in ("start_ns", "end_ns", "duration_ns"))
+    low, high = (horizon[name].to_numpy()[row] for name in ("start_ns", "end_ns"))
+    inside = np.minimum(end, high) - np.maximum(start, low)
+    mine &= (inside > 0) | ((inside == 0) & (took == 0))
+    return (kernels, inside) if mine.all() else (kernels.at(mine), inside[mine])
+
+
+def _sums(kernels: Kernels, inside_ns: Ints) -> pd.DataFrame:
     """Per device and name, longest first: size, sum, median, share, rate and what binds most."""
     key = ["device", "name"]
     grouped = kernels.configurations.groupby(key, sort=True)
     sums = pd.DataFrame(grouped.size().index.to_frame(index=False))
     group = kernels.spread(grouped.ngroup().astype(np.int32))
     took = kernels["duration_ns"]
-    sums["size"] = np.bincount(group)
-    sums["sum"] = np.bincount(group, took).astype(np.int64)
+    sums["size"] = np.bincount(group, minlength=len(sums))
+    sums["sum"] = np.bincount(group, inside_ns, len(sums)).astype(np.int64)
     sums["median"] = pd.Series(took).groupby(group).median()
     known = ~np.isnan(kernels["bytes"])
     moved = pd.Series(kernels["bytes"][known]).groupby(group[known]).sum()
     time = np.bincount(group[known], took[known], len(sums))
     sums["rate"] = moved / np.where(time > 0, time, np.nan)[moved.index] * 1e9
     sums = sums.join(_verdict(group, kernels))
+    sums = sums[sums["size"] > 0]
     sums["share"] = sums["sum"] / np.maximum(sums.groupby("device")["sum"].transform("sum"), 1)
     return sums.sort_values(
         ["sum", "device", "name"], ascending=[False, True, True], ignore_index=True

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.ingest.schema import EXPORT_SCHEMA, EXPORT_VERSION
+from nsysdoctor.ingest.schema import EXPORT_SCHEMA, EXPORT_VERSION, SOURCES
 from nsysdoctor.report import (
     DeviceBudget,
     Dropped,
@@ -74,32 +74,19 @@ def window_of(trace: Trace) -> Window:
 def steps_of(trace: Trace) -> Steps | None:
     """Returns the steps, None when none were recognised; times are of the steady ones."""
     steps, marks = trace.table("steps"), trace.table("step_marks")
-    if marks is None or not len(steps):
+    mine = (steps["phase"] != "outside").to_numpy()
+    if marks is None or not mine.any():
         return None
     steady = (steps["phase"] == "steady").to_numpy()
-    length = _step_lengths(trace, steps, marks.process)[steady if steady.any() else slice(None)]
+    length = trace.table("step_lengths")[steady if steady.any() else mine]
     return Steps(
-        count=len(steps),
+        count=int(mine.sum()),
         steady_count=int(steady.sum()),
         basis=marks.basis,
         label=marks.label,
         median_ns=int(np.median(length)),
         p90_ns=int(np.percentile(length, 90)),
     )
-
-
-def _step_lengths(trace: Trace, steps: pd.DataFrame, process: int) -> np.ndarray:
-    """How long each step took: from where the work of the step before is done to where its own
-    is. A host that runs ahead of the device is no measure; a step without work takes its host
-    time."""
-    submissions, ends = trace.table("submissions"), trace.table("ops")["end_ns"].to_numpy()
-    mine = submissions[submissions["process"] == process]
-    step = np.searchsorted(steps["start_ns"].to_numpy(), mine["called_ns"].to_numpy(), "right") - 1
-    inside = (step >= 0) & (mine["called_ns"].to_numpy() < steps["end_ns"].to_numpy()[step])
-    done = pd.Series(ends[mine["op"].to_numpy()[inside]]).groupby(step[inside]).max()
-    done = done.reindex(range(len(steps))).cummax()
-    host = (steps["end_ns"] - steps["start_ns"]).to_numpy()
-    return np.asarray(np.where(done.diff().notna(), done.diff(), host), dtype=np.int64)
 
 
 def phases_of(trace: Trace, index: int) -> list[Phase]:
@@ -156,23 +143,39 @@ def notes_of(trace: Trace, index: int) -> list[Note]:
     """Returns what limits or qualifies the numbers."""
     notes = [Note(index, text) for text in _device_notes(trace.table("devices"))]
     notes += [Note(index, text) for text in _profile_notes(trace)]
+    notes += [Note(index, text) for text in (*_window_notes(trace), *_recorded_notes(trace))]
+    return notes
+
+
+def _recorded_notes(trace: Trace) -> list[str]:
+    """What was not recorded: kernels, calls, or some of the calls."""
     launches, ops = trace.optional("launches"), trace.table("ops")
-    notes += [Note(index, text) for text in _window_notes(trace)]
-    if not ops["kind"].isin((KERNEL, GRAPH)).any():
-        told = "no kernels were recorded; had any run, their time would be counted as idle"
-        notes.append(Note(index, told))
+    notes = []
+    if not ops["kind"].isin((KERNEL, GRAPH)).any() and not _holds_kernels(trace):
+        notes.append("no kernels were recorded; had any run, their time would be counted as idle")
     if launches is None:
-        notes.append(Note(index, "no CUDA calls were recorded; idle time has no known cause"))
-    elif len(launches) < 0.98 * len(ops):
-        missing = len(ops) - len(launches)
+        return [*notes, "no CUDA calls were recorded; idle time has no known cause"]
+    running = _in_horizon(ops, trace.table("horizon"))
+    count = int(running.sum())
+    missing = count - int(running[launches["op"].to_numpy()].sum())
+    if missing > 0.02 * count:
         notes.append(
-            Note(
-                index,
-                f"{missing:,} of {len(ops):,} GPU operations have no recorded call "
-                "(outside the capture, or trimmed)",
-            )
+            f"{missing:,} of {count:,} GPU operations have no recorded call "
+            "(outside the capture, or trimmed)"
         )
     return notes
+
+
+def _holds_kernels(trace: Trace) -> bool:
+    """Whether the export has kernels or graph replays, if only outside the window."""
+    sources = (source for source in SOURCES if source.name in ("kernel", "graph"))
+    return any(trace.export.holds(source) for source in sources)
+
+
+def _in_horizon(ops: pd.DataFrame, horizon: pd.DataFrame) -> np.ndarray:
+    """Which operations run at a time that some budget covers."""
+    low, high = int(horizon["start_ns"].min()), int(horizon["end_ns"].max())
+    return np.asarray((ops["end_ns"] >= low) & (ops["start_ns"] <= high))
 
 
 def _profile_notes(trace: Trace) -> list[str]:

@@ -14,12 +14,17 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.identity import Identity, identity_of
+from nsysdoctor.ingest.cut import WHOLE, View, outlined
 from nsysdoctor.ingest.reader import Export, open_export
 from nsysdoctor.ingest.schema import SOURCES, Source
+from nsysdoctor.ingest.survey import surroundings, survey
 from nsysdoctor.recipe import Recipe, recipes
 from nsysdoctor.window import Request
 
 _SOURCES: dict[str, Source] = {f"{source.name}_rows": source for source in SOURCES}
+
+_ABOUT_STEPS = ("step_marks", "every_step", "phases", "step_lengths", "device_steps")
+"""Tables that look at more of a capture than a window of it."""
 
 
 @cache
@@ -33,9 +38,19 @@ def table_recipes() -> Mapping[str, Recipe]:
 class Trace:
     """One export and its tables; owns the cache, dies with it."""
 
-    def __init__(self, export: Export, request: Request | None = None) -> None:
+    def __init__(
+        self,
+        export: Export,
+        request: Request | None = None,
+        *,
+        view: View | None = None,
+        outline: bool = False,
+    ) -> None:
+        """Reads what `view` shows, by default what the request's window needs; an outline holds
+        the few columns that steps are told by."""
         self.export = export
         self.request = request or Request()
+        self._given, self._is_outline = view, outline
         self._tables: dict[str, Any] = {}
         self._missing: dict[str, MissingTableError] = {}
         self._dropped: dict[str, dict[str, int]] = {}
@@ -134,6 +149,8 @@ class Trace:
     def _make(self, name: str) -> Any:
         if name == "request":
             return self.request
+        if name == "capture":
+            return self._view.capture
         if name == "strings":
             return self.export.strings()
         if name in _SOURCES:
@@ -142,15 +159,43 @@ class Trace:
         if made is None:
             known = ", ".join(sorted([*_SOURCES, *table_recipes()]))
             raise LookupError(f"there is no table {name}; tables are: {known}")
+        wider = name in _ABOUT_STEPS and not self._is_outline and self._view is not WHOLE
         try:
-            return self.run(made)
+            return self._steps[name] if wider else self.run(made)
         finally:
             self._settle(name)
 
+    @cached_property
+    def _view(self) -> View:
+        """What to read: all, but for a window that is told by its times."""
+        if self._given is not None:
+            return self._given
+        if not isinstance(self.request.window, tuple):
+            return WHOLE
+        return survey(self.export, *self.request.window)
+
+    @cached_property
+    def _steps(self) -> dict[str, Any]:
+        """The tables about steps, from an outline of what surrounds the window."""
+        wider = surroundings(self.export, self._view)
+        outline = Trace(self.export, self.request, view=wider, outline=True)
+        outline.expect((*_ABOUT_STEPS, "threads", "processes"))
+        outline._tables["strings"] = self.table("strings")
+        found = {name: outline.table(name) for name in _ABOUT_STEPS}
+        if found["step_marks"] is not None:
+            numbers = (outline.table(name) for name in ("threads", "processes"))
+            own = (self.table(name) for name in ("threads", "processes"))
+            found["step_marks"] = found["step_marks"].renumbered(*numbers, *own)
+        return found
+
     def _read(self, source: Source) -> pd.DataFrame:
-        rows = self.export.read(source)
+        cut = self._view.cut
+        asked = outlined(source) if self._is_outline else source
+        if asked is None:
+            raise MissingTableError(f"steps are told without {source.name} rows", "")
+        rows = self.export.read(asked, cut)
         self._dropped[source.name] = rows.dropped
-        if not len(rows.frame):
+        if not len(rows.frame) and (cut is None or not self.export.holds(source)):
             # Exports with all tables hold empty ones for what was not recorded.
             raise MissingTableError(
                 f"the trace holds no usable rows in {self.export.table_of(source)}",

@@ -8,7 +8,7 @@ import pandas as pd
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import SET
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import in_window, tells_outside
 from nsysdoctor.tables.transfer import pinned_ns, same_keys
 from nsysdoctor.tables.waiting import Waiting
 from nsysdoctor.verbs import Verb
@@ -34,6 +34,7 @@ def blocking(
     copies: pd.DataFrame,
     loop_copies: np.ndarray,
     blocking_sets: pd.DataFrame,
+    window: pd.DataFrame,
     *,
     scalar_bytes: int,
 ) -> pd.DataFrame:
@@ -49,6 +50,8 @@ def blocking(
     down = (copies["direction"] == "DtoH").to_numpy()
     mine &= up | (down & (copies["bytes"] > scalar_bytes).to_numpy())
     where = copies["device"].where(loop_copies, ONCE)
+    if not tells_outside(window):
+        mine = mine & loop_copies
     taken = copies.assign(_where=where).loc[mine, [*_COLUMNS, "_where"]]
     repeated = taken[taken["_where"] != ONCE].drop_duplicates(ALIKE)
     taken = taken[(taken["_where"] != ONCE) | (same_keys(taken, repeated, ALIKE) < 0)]

@@ -8,16 +8,18 @@ import pandas as pd
 from nsysdoctor.intervals import spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH
+from nsysdoctor.tables.steps import shown
 
 
 @table
-def graph_kernels_hidden(ops: pd.DataFrame) -> pd.DataFrame:
+def graph_kernels_hidden(ops: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
     """Returns a row per device with replays recorded as a whole: subject, device, count, graph_ns,
     hidden_ratio (of the time the device runs anything), level."""
     rows: list[dict[str, object]] = []
-    is_graph = ops["kind"].to_numpy() == GRAPH
+    running = shown(ops, window)
+    is_graph = running & (ops["kind"].to_numpy() == GRAPH)
     for device in np.unique(ops["device"].to_numpy()[is_graph]).tolist():
-        here = ops["device"].to_numpy() == device
+        here = running & (ops["device"].to_numpy() == device)
         mine, graphs = ops[here], ops[here & is_graph]
         graph_ns = union(spans(graphs["start_ns"], graphs["end_ns"])).total_ns
         busy_ns = union(spans(mine["start_ns"], mine["end_ns"])).total_ns
@@ -36,10 +38,12 @@ def graph_kernels_hidden(ops: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def evidence(graph_kernels_hidden: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+def evidence(
+    graph_kernels_hidden: pd.DataFrame, ops: pd.DataFrame, window: pd.DataFrame
+) -> pd.DataFrame:
     """Returns the replays: row, start_ns, end_ns, what."""
     row = {device: row for row, device in enumerate(graph_kernels_hidden["device"])}
-    mine = ops[ops["kind"] == GRAPH]
+    mine = ops[(ops["kind"].to_numpy() == GRAPH) & shown(ops, window)]
     return pd.DataFrame(
         {
             "row": mine["device"].map(row).to_numpy(dtype=np.int64),

@@ -12,6 +12,7 @@ from nsysdoctor.intervals import Ints, covered_before, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.constraints import Links
+from nsysdoctor.tables.steps import shown, tells_outside
 from nsysdoctor.units import ratio_text
 from nsysdoctor.verbs import Verb
 
@@ -22,7 +23,8 @@ _SAID = re.compile(
 
 
 class Asked(NamedTuple):
-    """The launch calls of a trace, without those that a stream capture recorded into a graph.
+    """The launch calls that a report is about, without those that a stream capture recorded into
+    a graph.
 
     `count` tells how many each process made, `first_ns` when the first of all began; `lost` are
     those whose work the trace does not hold: process, start_ns, end_ns.
@@ -35,11 +37,15 @@ class Asked(NamedTuple):
 
 @table
 def asked_kernels(
-    api: pd.DataFrame, api_names: pd.DataFrame, links: Links, processes: pd.DataFrame
+    api: pd.DataFrame,
+    api_names: pd.DataFrame,
+    links: Links,
+    processes: pd.DataFrame,
+    window: pd.DataFrame,
 ) -> Asked:
     """Returns the launch calls, and those of them whose work the trace does not hold."""
     asked = (api["verb"].to_numpy() == int(Verb.LAUNCH)) & api["top"].to_numpy()
-    asked &= ~_captured(api, api_names)
+    asked &= ~_captured(api, api_names) & shown(api, window)
     count = np.bincount(api["process"].to_numpy()[asked], minlength=len(processes))
     first_ns = api["start_ns"].to_numpy().min(where=asked, initial=np.iinfo(np.int64).max)
     asked[links.call[links.call >= 0]] = False
@@ -48,15 +54,18 @@ def asked_kernels(
 
 
 def _captured(api: pd.DataFrame, api_names: pd.DataFrame) -> np.ndarray:
-    """Calls of a process while it captures a stream into a graph."""
+    """Calls of a process while it captures a stream into a graph, from before what was read on
+    where only the end of that is known."""
     name, code = api_names["name"].astype(str), api["name"].to_numpy()
     opens = name.str.contains("StreamBeginCapture").to_numpy()[code]
     closes = name.str.contains("StreamEndCapture").to_numpy()[code]
     inside = np.zeros(len(api), dtype=bool)
-    for process in np.unique(api["process"].to_numpy()[opens]):
+    for process in np.unique(api["process"].to_numpy()[opens | closes]):
         mine = np.flatnonzero(api["process"].to_numpy() == process)
         start, end = (api[c].to_numpy()[mine] for c in ("start_ns", "end_ns"))
         begun, done = np.sort(start[opens[mine]]), np.sort(end[closes[mine]])
+        if len(done) and (not len(begun) or done[0] < begun[0]):
+            begun = np.append(start.min(), begun)
         index = np.searchsorted(done, begun)
         until = np.append(done, np.iinfo(np.int64).max)[index]
         merged = union(spans(begun, until))
@@ -70,14 +79,17 @@ def incomplete_capture(
     links: Links,
     processes: pd.DataFrame,
     asked_kernels: Asked,
+    window: pd.DataFrame,
     diagnostic_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns a row per process with lost rows, or one where only the recorder says so: subject,
     device, count (rows lost), lost_ratio, lost_call_count, lost_kernel_count, from_ns, until_ns
-    (since the start of the trace), summary, said, level."""
+    (since the start of the trace, or of the window asked for), summary, said, level."""
     start = min(int(ops["start_ns"].min()), asked_kernels.first_ns)
+    if not tells_outside(window):
+        start = int(window["start_ns"].iloc[0])
     said = _said(diagnostic_rows)
-    kernel = ops["kind"].to_numpy() == KERNEL
+    kernel = (ops["kind"].to_numpy() == KERNEL) & shown(ops, window)
     alone = ops[kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)]
     rows = []
     for process, name in enumerate(_labels(processes)):
@@ -99,7 +111,7 @@ def incomplete_capture(
                 "lost_ratio": share,
                 "lost_call_count": len(lost),
                 "lost_kernel_count": len(kernels),
-                "from_ns": int(both["start_ns"].min()) - start,
+                "from_ns": max(int(both["start_ns"].min()) - start, 0),
                 "until_ns": int(both["end_ns"].max()) - start,
                 "summary": _summary(len(lost), len(kernels), share),
                 "said": f"; {said}" if said else "",

@@ -8,6 +8,7 @@ import pandas as pd
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import covered, nearest_before, spans, union
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.steps import tells_outside
 from nsysdoctor.tables.transfer import pinned_ns, require_kinds, same_keys
 
 CALL_NS = 5_000
@@ -25,7 +26,12 @@ LOOP, SMALL, ONCE = range(3)
 
 @table
 def blocked(
-    copies: pd.DataFrame, loop_copies: np.ndarray, ops: pd.DataFrame, *, min_bytes: int
+    copies: pd.DataFrame,
+    loop_copies: np.ndarray,
+    ops: pd.DataFrame,
+    window: pd.DataFrame,
+    *,
+    min_bytes: int,
 ) -> pd.DataFrame:
     """Returns the copies that block although their call is asynchronous.
 
@@ -36,6 +42,8 @@ def blocked(
     """
     require_kinds(copies)
     mine = (copies["pageable"] & copies["async_call"]).to_numpy()
+    if not tells_outside(window):
+        mine = mine & loop_copies
     large = (copies["bytes"] >= min_bytes).to_numpy()
     small = mine & ~large & loop_copies & (copies["direction"] == "DtoH").to_numpy()
     when = np.full(len(copies), -1)

@@ -9,6 +9,7 @@ from nsysdoctor.edits import Change, edits
 from nsysdoctor.intervals import Ints, covered, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
+from nsysdoctor.tables.steps import tells_outside
 from nsysdoctor.tables.transfer import same_keys
 from nsysdoctor.units import ns_text
 
@@ -53,6 +54,8 @@ def faulting(
     found = pd.concat(parts, ignore_index=True)
     low, high = window["start_ns"].iloc[0], window["end_ns"].iloc[0]
     found["inside"] = (found["start_ns"] >= low) & (found["end_ns"] <= high)
+    if not tells_outside(window):
+        found = found[found["inside"]]
     return found[_COLUMNS].sort_values("op", ignore_index=True)
 
 

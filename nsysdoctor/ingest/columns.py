@@ -44,28 +44,29 @@ class Plan:
         return f'SELECT {columns} FROM "{self.table}" WHERE {self.condition}{within}'
 
 
-def plain_plan(source: Source, table: str, present: Sequence[str]) -> Plan:
-    """Returns the plan that takes columns as they are stored."""
+def plain_plan(source: Source, table: str, present: Sequence[str], kept: str = "1") -> Plan:
+    """Returns the plan that takes columns as they are stored, of the rows of a condition."""
     selected = {c.name: _plain(c, _found(c, present)) for c in source.columns}
-    return Plan(table, source, selected, _where(source, present))
+    return Plan(table, source, selected, _where(source, present, kept))
 
 
-def guarded_plan(source: Source, table: str, present: Sequence[str]) -> Plan:
+def guarded_plan(source: Source, table: str, present: Sequence[str], kept: str = "1") -> Plan:
     """Returns the plan that replaces what is no integer and leaves out rows without times."""
     found = {c.name: _found(c, present) for c in source.columns}
     selected = {c.name: _guarded(c, found[c.name]) for c in source.columns}
     times = [f"typeof(\"{found[c.name]}\") = 'integer'" for c in source.columns if c.kind == "time"]
-    return Plan(table, source, selected, " AND ".join([_where(source, present), *times]))
+    return Plan(table, source, selected, " AND ".join([_where(source, present, kept), *times]))
 
 
 def _found(column: Column, present: Sequence[str]) -> str | None:
     return next((s for s in column.spellings if s in present), None)
 
 
-def _where(source: Source, present: Sequence[str]) -> str:
+def _where(source: Source, present: Sequence[str], kept: str) -> str:
+    # In this order: what a window cuts off is most, and is told by times alone.
     if source.where is None or source.where[0] not in present:
-        return "1"
-    return source.where[1]
+        return f"({kept})"
+    return f"({kept}) AND {source.where[1]}"
 
 
 def _literal(value: int | None) -> str:

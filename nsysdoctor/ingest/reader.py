@@ -22,14 +22,11 @@ from nsysdoctor.ingest.columns import (
     read_plan,
 )
 from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
+from nsysdoctor.ingest.cut import FAR_NS, LONGEST_NS, Cut, sound
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS, Source
 from nsysdoctor.ingest.scratch import Scratch
 from nsysdoctor.ingest.store import UnexpectedError
-
-_FAR_NS = 1 << 62
-_LONGEST_NS = 100 * 86_400 * 10**9
-"""No capture lasts a hundred days."""
 
 _ROW_BYTES = 8
 """No row of the tables that we read takes less."""
@@ -57,11 +54,11 @@ class Export:
         """Returns the name of the first table of the source that exists, else None."""
         return next((name for name in source.tables if name in self.tables), None)
 
-    def read(self, source: Source) -> Rows:
+    def read(self, source: Source, cut: Cut | None = None) -> Rows:
         """Returns the source's rows, a column for each `Column`, NULL and text replaced.
 
-        Raises MissingTableError when the export has no such table or lacks a column without
-        which it means nothing.
+        With a cut only its rows, and those that had to be dropped. Raises MissingTableError when
+        the export has no such table or lacks a column without which it means nothing.
         """
         table = self.table_of(source)
         if table is None:
@@ -70,23 +67,35 @@ class Export:
                 f"record with {source.flag}" if source.flag else "export with a newer nsys",
             )
         _require(source, table, self.tables[table])
-        frame, lost = self._frame(source, table)
+        kept = cut.condition(source, self.tables[table]) if cut is not None else "1"
+        frame, lost = self._frame(source, table, kept)
         dropped = {"a time that is no number": lost} if lost else {}
         total = len(frame) + lost
         frame, impossible = _drop_impossible(frame, source)
         return Rows(frame, dropped | impossible, total)
 
-    def _frame(self, source: Source, table: str) -> tuple[pd.DataFrame, int]:
-        """The source's rows, and how many have a time that is no integer."""
+    def holds(self, source: Source) -> bool:
+        """Returns whether the source has a row that counts, whenever it was."""
+        table = self.table_of(source)
+        if table is None:
+            return False
+        present = self.tables[table]
+        timed = any(column.kind == "time" for column in source.columns)
+        usable = sound(source, present) if timed else "1"
+        where = plain_plan(source, table, present, usable).condition
+        return bool(self.query(f'SELECT 1 FROM "{table}" WHERE {where} LIMIT 1'))
+
+    def _frame(self, source: Source, table: str, kept: str = "1") -> tuple[pd.DataFrame, int]:
+        """The source's rows, and how many have a time that is no integer; those of a condition."""
         from adbc_driver_manager import Error as AdbcError
 
         present = self.tables[table]
         extent = self._extent(table)
         try:
-            return read_plan(self.uri, plain_plan(source, table, present), extent)
+            return read_plan(self.uri, plain_plan(source, table, present, kept), extent)
         except (UnexpectedError, AdbcError):
-            plan = guarded_plan(source, table, present)
-        where = plain_plan(source, table, present).condition
+            plan = guarded_plan(source, table, present, kept)
+        where = plain_plan(source, table, present, kept).condition
         with _explained(self.path):
             frame, _ = read_plan(self.uri, plan, extent)
         return frame, self.count(f'SELECT count(*) FROM "{table}" WHERE {where}') - len(frame)
@@ -261,7 +270,7 @@ def _impossible(start: np.ndarray, end: np.ndarray, may_be_open: bool) -> dict[s
     far = _is_far(start) | (~open_end & _is_far(end))
     sound = ~open_end & ~never & ~far
     backwards = sound & (end < start)
-    endless = sound & (end - np.where(sound, start, end) > _LONGEST_NS)
+    endless = sound & (end - np.where(sound, start, end) > LONGEST_NS)
     return {
         "start and end are 0": never,
         "a time beyond any capture": far,
@@ -271,4 +280,4 @@ def _impossible(start: np.ndarray, end: np.ndarray, may_be_open: bool) -> dict[s
 
 
 def _is_far(times: np.ndarray) -> np.ndarray:
-    return np.asarray((times >= _FAR_NS) | (times <= -_FAR_NS))
+    return np.asarray((times >= FAR_NS) | (times <= -FAR_NS))

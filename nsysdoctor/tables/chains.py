@@ -96,7 +96,7 @@ def _traffic(chains: _Chains, reached_rates: dict[int, float]) -> _Traffic:
     rate = np.where(own > 0, own, kernels.at(chains.first).spread(usual))
     guess = length * rate[chains.chain] / 1e9
     family = kernels.configurations["category"].astype("category").cat
-    passed = np.array([_PASSED_ON.get(name, 0.0) for name in family.categories])
+    passed = np.array([_PASSED_ON.get(name, 0.0) for name in family.categories], dtype=np.float64)
     part = kernels.spread(passed[family.codes])
     written = np.where(known, kernels["written_bytes"], guess * part)
     moved = np.where(known, moved, guess)

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.ingest.cut import Capture
 from nsysdoctor.intervals import Ints
 from nsysdoctor.order import Codes, narrowed
 from nsysdoctor.recipe import table
@@ -67,9 +68,12 @@ def _old_figures(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table
 def places(
-    activity: pd.DataFrame, gpus: pd.DataFrame, cuda_device_rows: pd.DataFrame | None = None
+    activity: pd.DataFrame,
+    gpus: pd.DataFrame,
+    capture: Capture | None,
+    cuda_device_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the physical device of every (global_pid, ordinal) that ran work.
+    """Returns the physical device of every (global_pid, ordinal) that ran work in the capture.
 
     Columns: global_pid, ordinal, device, shared_guess (bool). A CUDA ordinal counts the GPUs
     that its process may see, so it is mapped through TARGET_INFO_CUDA_DEVICE where the export
@@ -78,6 +82,8 @@ def places(
     kept apart and `shared_guess` marks them.
     """
     pairs = activity[["global_pid", "ordinal"]].drop_duplicates().astype("int64")
+    if capture is not None:
+        pairs = pd.concat([pairs, _elsewhere(capture, pairs)]).drop_duplicates()
     pairs = pairs.sort_values(["ordinal", "global_pid"], ignore_index=True)
     mapped = _mapped(pairs, cuda_device_rows)
     by_ordinal = gpus[gpus["cuda_ordinal"] >= 0].drop_duplicates("cuda_ordinal")
@@ -93,6 +99,13 @@ def places(
         devices.append(device)
         doubtful.append(doubt)
     return pairs.assign(device=np.array(devices, dtype=np.int64), shared_guess=doubtful)
+
+
+def _elsewhere(capture: Capture, pairs: pd.DataFrame) -> pd.DataFrame:
+    """The places of the whole capture; without process ids they are of the one that is known."""
+    if capture.places["global_pid"].any() or not len(pairs):
+        return capture.places
+    return capture.places.assign(global_pid=pairs["global_pid"].iloc[0])
 
 
 def _mapped(pairs: pd.DataFrame, cuda_device_rows: pd.DataFrame | None) -> Ints:
@@ -142,7 +155,7 @@ def devices(places: pd.DataFrame, gpus: pd.DataFrame) -> pd.DataFrame:
 
 @table
 def processes(
-    activity: pd.DataFrame,
+    places: pd.DataFrame,
     api_rows: pd.DataFrame | None = None,
     process_name_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
@@ -150,7 +163,7 @@ def processes(
 
     Columns: global_pid, pid, name ("" where the export does not tell).
     """
-    found = [activity["global_pid"].unique()]
+    found = [places["global_pid"].unique()]
     if api_rows is not None:
         found.append(np.asarray(api_rows["global_tid"].unique()) & ~np.int64(0xFFFFFF))
     pids = np.unique(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in found]))

@@ -43,7 +43,7 @@ def metrics(
     steps: pd.DataFrame,
     window: pd.DataFrame,
     gap_causes: pd.DataFrame,
-    submissions: pd.DataFrame | None = None,
+    device_steps: pd.DataFrame,
     launches: pd.DataFrame | None = None,
     copies: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
@@ -58,7 +58,7 @@ def metrics(
     found: list[Metric] = []
     for row in horizon.itertuples(index=False):
         device = int(row.device)
-        scope = _device_scope(steps, window, submissions, ops, device, row)
+        scope = _device_scope(steps, window, device_steps, device, row)
         found += _budget_metrics(device, _of(device_pieces, device), scope)
         if launches is not None:
             found += _cause_metrics(device, _of(gap_causes, device), scope)
@@ -73,17 +73,8 @@ def _of(pieces: pd.DataFrame, device: int) -> pd.DataFrame:
     return pieces[slice(*np.searchsorted(pieces["device"].to_numpy(), (device, device + 1)))]
 
 
-def _steady(steps: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
-    """Which steps are steady and inside the window asked for."""
-    row = window.iloc[0]
-    inside = np.ones(len(steps), dtype=bool)
-    if row["basis"] == "given":
-        inside = (steps["start_ns"] >= row["start_ns"]) & (steps["end_ns"] <= row["end_ns"])
-    return np.asarray((steps["phase"] == "steady") & inside, dtype=bool)
-
-
 def _host_scope(steps: pd.DataFrame, window: pd.DataFrame) -> Scope:
-    kept = steps[_steady(steps, window)]
+    kept = steps[steps["phase"] == "steady"]
     row = window.iloc[0]
     whole = spans([row["host_start_ns"]], [row["host_end_ns"]])
     return Scope(spans(kept["start_ns"], kept["end_ns"]), whole)
@@ -92,8 +83,7 @@ def _host_scope(steps: pd.DataFrame, window: pd.DataFrame) -> Scope:
 def _device_scope(
     steps: pd.DataFrame,
     window: pd.DataFrame,
-    submissions: pd.DataFrame | None,
-    ops: pd.DataFrame,
+    device_steps: pd.DataFrame,
     device: int,
     horizon: NamedTuple,
 ) -> Scope:
@@ -102,17 +92,36 @@ def _device_scope(
     if row["basis"] != "all":
         bounds = (row["start_ns"], row["end_ns"])
     whole = spans([bounds[0]], [bounds[1]])
-    if submissions is None or not len(steps):
-        return Scope(spans([], []), whole)
-    every = _device_steps(steps, submissions, ops, device)
-    kept = _steady(steps, window)
-    return Scope(Spans(every.start[kept], every.end[kept]), whole)
+    mine = device_steps[device_steps["device"] == device]
+    kept = mine["step"].isin(steps.loc[steps["phase"] == "steady", "step"])
+    return Scope(spans(mine.loc[kept, "start_ns"], mine.loc[kept, "end_ns"]), whole)
+
+
+@table
+def device_steps(
+    every_step: pd.DataFrame,
+    devices: pd.DataFrame,
+    ops: pd.DataFrame,
+    submissions: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Returns the stretch of device time that belongs to each step: device, step, start_ns,
+    end_ns; host time where a step launched nothing on the device."""
+    parts = []
+    known = submissions is not None and len(every_step)
+    for device in devices["device"].tolist() if known else ():
+        found = _device_steps(every_step, submissions, ops, device)
+        step = every_step["step"].to_numpy()
+        columns = {"step": step, "start_ns": found.start, "end_ns": found.end}
+        parts.append(pd.DataFrame(columns).assign(device=device))
+    if not parts:
+        columns = dict.fromkeys(("device", "step", "start_ns", "end_ns"), np.empty(0, np.int64))
+        return pd.DataFrame(columns)
+    return pd.concat(parts, ignore_index=True)
 
 
 def _device_steps(
     steps: pd.DataFrame, submissions: pd.DataFrame, ops: pd.DataFrame, device: int
 ) -> Spans:
-    """The stretch of device time that belongs to each step; host time where it launched nothing."""
     kind, op = ops["kind"].to_numpy(), submissions["op"].to_numpy()
     runs_there = (ops["device"].to_numpy() == device) & ((kind == KERNEL) | (kind == GRAPH))
     mine = np.flatnonzero(runs_there[op])

@@ -33,7 +33,7 @@ def opens_input(
     """Returns for each row of `host_calls` whether the next operation that its chain submits,
     by this call or a later one, is a copy to the device."""
     count = len(host_calls)
-    if memcpy_rows is None or not count:
+    if memcpy_rows is None or not len(memcpy_rows) or not count:
         return np.zeros(count, dtype=bool)
     op, chain = host_calls["op"].to_numpy(), host_calls["chain"].to_numpy()
     at = np.where(op >= 0, np.arange(count, dtype=np.int32), count)

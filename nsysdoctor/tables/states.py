@@ -96,7 +96,9 @@ def pageable_calls(
 
 
 @table
-def first_launches(launches: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame) -> Ints:
+def first_launches(
+    launches: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame, earlier_kernels: pd.DataFrame
+) -> Ints:
     """Returns the rows of `api` that launch a kernel for the first time in their process and
     take over half a millisecond: they load its code."""
     op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
@@ -113,8 +115,11 @@ def first_launches(launches: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame)
             "called_ns": api["start_ns"].to_numpy()[call],
         }
     )
-    first = seen.sort_values(["called_ns", "api"]).drop_duplicates(["process", "name"])["api"]
-    rows = np.unique(first.to_numpy())
+    first = seen.sort_values(["called_ns", "api"]).drop_duplicates(["process", "name"])
+    if len(earlier_kernels):
+        again = first.merge(earlier_kernels.assign(again=True), "left", ["process", "name"])
+        first = first[again["again"].isna().to_numpy()]
+    rows = np.unique(first["api"].to_numpy())
     return np.asarray(rows[length[rows] > _LOADING_NS], dtype=np.int64)
 
 

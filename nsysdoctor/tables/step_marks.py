@@ -14,6 +14,7 @@ from nsysdoctor.intervals import Ints
 from nsysdoctor.order import narrowed, time_order
 from nsysdoctor.period import MIN_COVER_RATIO, Run, find_period
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.devices import process_code, thread_code
 from nsysdoctor.tables.ranges import depth_of
 from nsysdoctor.verbs import SYNCS
 
@@ -43,6 +44,22 @@ class Marks(NamedTuple):
     label: str
     thread: int
     process: int
+
+    def renumbered(
+        self,
+        threads: pd.DataFrame,
+        processes: pd.DataFrame,
+        own_threads: pd.DataFrame,
+        own_processes: pd.DataFrame,
+    ) -> Marks:
+        """Returns the marks with the codes that thread and process have in other tables, -1 where
+        those lack them."""
+        thread = threads["global_tid"].iloc[[self.thread]]
+        process = processes["global_pid"].iloc[[self.process]]
+        return self._replace(
+            thread=int(thread_code(own_threads, thread)[0]),
+            process=int(process_code(own_processes, process)[0]),
+        )
 
 
 @table

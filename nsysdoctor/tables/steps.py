@@ -22,13 +22,13 @@ _QUEUE = 4096
 
 
 @table
-def steps(
+def every_step(
     step_marks: Marks | None,
     submissions: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
     ops: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns one row per step in order.
+    """Returns one row per step of the capture in order.
 
     Columns: step, start_ns, end_ns (host time; a step ends where the next begins unless
     something else lies between), marked_end_ns (where its own mark ends), phase (warmup,
@@ -53,6 +53,17 @@ def steps(
     )
     found["phase"] = _phases(found, api)
     return found
+
+
+@table
+def steps(every_step: pd.DataFrame, request: Request) -> pd.DataFrame:
+    """Returns `every_step`; where a window was asked for by its times, a step that does not lie
+    in it whole has the phase `outside`."""
+    if not isinstance(request.window, tuple):
+        return every_step
+    low, high = request.window
+    outside = (every_step["start_ns"] < low) | (every_step["end_ns"] > high)
+    return every_step.assign(phase=every_step["phase"].mask(outside, "outside"))
 
 
 def _reach(marks: Marks, called: Ints) -> Ints:
@@ -98,37 +109,53 @@ def _warm_up(steps: pd.DataFrame, api: pd.DataFrame) -> int:
 
 @table
 def phases(
-    steps: pd.DataFrame,
+    every_step: pd.DataFrame,
     ops: pd.DataFrame,
+    request: Request,
     submissions: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the phases that tile the capture on the host's clock.
+    """Returns the phases that tile the capture on the host's clock, or the window asked for.
 
     Columns: phase (startup, warmup, steady, evaluation, checkpoint, tail), start_ns, end_ns,
-    steps. Between two steps, other kernels make an evaluation; none (copies to the host, or
-    nothing) a checkpoint. Without steps everything is one phase, `all`.
+    steps (that lie in it whole). Between two steps, other kernels make an evaluation; none (copies
+    to the host, or nothing) a checkpoint. Without steps everything is one phase, `all`.
     """
     low, high = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     if submissions is not None and len(submissions):
         low = min(low, int(submissions["called_ns"].min()))
-    if not len(steps):
-        return pd.DataFrame({"phase": ["all"], "start_ns": [low], "end_ns": [high], "steps": [0]})
+    rows = _tiles(every_step, submissions, low, high)
+    if isinstance(request.window, tuple):
+        rows = _clipped(rows, *request.window)
+    run = (rows["phase"] != rows["phase"].shift()).cumsum()
+    return rows.groupby(run, sort=True).agg(
+        phase=("phase", "first"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"),
+        steps=("steps", "sum"),
+    ).reset_index(drop=True)  # fmt: skip
+
+
+def _tiles(
+    steps: pd.DataFrame, submissions: pd.DataFrame | None, low: int, high: int
+) -> pd.DataFrame:
+    """Every step and every stretch beside them: phase, start_ns, end_ns, steps."""
     rows: list[tuple[str, int, int, int]] = []
-    at = min(low, int(steps["start_ns"].iloc[0]))
+    at = min(low, int(steps["start_ns"].iloc[0])) if len(steps) else low
     for step in steps.itertuples(index=False):
         if step.start_ns > at:
             name = "startup" if not rows else _between(submissions, at, int(step.start_ns))
             rows.append((name, at, int(step.start_ns), 0))
         rows.append((str(step.phase), int(step.start_ns), int(step.end_ns), 1))
         at = int(step.end_ns)
-    if high > at:
-        rows.append(("tail", at, high, 0))
-    frame = pd.DataFrame(rows, columns=["phase", "start_ns", "end_ns", "steps"])
-    run = (frame["phase"] != frame["phase"].shift()).cumsum()
-    return frame.groupby(run, sort=True).agg(
-        phase=("phase", "first"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"),
-        steps=("steps", "sum"),
-    ).reset_index(drop=True)  # fmt: skip
+    if high > at or not rows:
+        rows.append(("tail" if rows else "all", at, high, 0))
+    return pd.DataFrame(rows, columns=["phase", "start_ns", "end_ns", "steps"])
+
+
+def _clipped(rows: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
+    """What of the rows lies in a window; a step that is cut counts no more."""
+    start, end = rows["start_ns"].clip(lower=low), rows["end_ns"].clip(upper=high)
+    whole = (start == rows["start_ns"]) & (end == rows["end_ns"])
+    found = rows.assign(start_ns=start, end_ns=end, steps=rows["steps"].where(whole, 0))
+    return found[start < end]
 
 
 def _between(submissions: pd.DataFrame | None, low: int, high: int) -> str:
@@ -137,6 +164,29 @@ def _between(submissions: pd.DataFrame | None, low: int, high: int) -> str:
     inside = (submissions["called_ns"] >= low) & (submissions["called_ns"] < high)
     kinds = submissions.loc[inside, "kind"]
     return "evaluation" if (kinds == KERNEL).sum() > (kinds == COPY).sum() else "checkpoint"
+
+
+@table
+def step_lengths(
+    every_step: pd.DataFrame,
+    step_marks: Marks | None,
+    ops: pd.DataFrame | None = None,
+    submissions: pd.DataFrame | None = None,
+) -> Ints:
+    """Returns how long each step took, ns: from where the work of the step before is done to where
+    its own is. A host that runs ahead of the device is no measure; a step without work takes its
+    host time."""
+    if step_marks is None or ops is None or submissions is None or not len(every_step):
+        return np.empty(0, dtype=np.int64)
+    ends = ops["end_ns"].to_numpy()
+    start, end = every_step["start_ns"].to_numpy(), every_step["end_ns"].to_numpy()
+    mine = submissions[submissions["process"] == step_marks.process]
+    called = mine["called_ns"].to_numpy()
+    step = np.searchsorted(start, called, "right") - 1
+    inside = (step >= 0) & (called < end[step])
+    done = pd.Series(ends[mine["op"].to_numpy()[inside]]).groupby(step[inside]).max()
+    done = done.reindex(range(len(every_step))).cummax()
+    return np.asarray(np.where(done.diff().notna(), done.diff(), end - start), dtype=np.int64)
 
 
 @table
@@ -186,6 +236,21 @@ def in_window(times: np.ndarray, window: pd.DataFrame) -> np.ndarray:
     starts, ends = window["part_start_ns"].to_numpy(), window["part_end_ns"].to_numpy()
     index = np.searchsorted(starts, times, side="right") - 1
     return np.asarray((index >= 0) & (times < ends[np.maximum(index, 0)]))
+
+
+def tells_outside(window: pd.DataFrame) -> bool:
+    """Returns whether what lies outside the window is told of as well: what a program does once
+    belongs to a report on the capture, but not to one on a window told by its times."""
+    return str(window["basis"].iloc[0]) != "given"
+
+
+def shown(rows: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
+    """Returns which calls or operations a report is about: those that run in a window told by its
+    times, else all."""
+    if tells_outside(window):
+        return np.ones(len(rows), dtype=bool)
+    low, high = window["start_ns"].iloc[0], window["end_ns"].iloc[0]
+    return np.asarray((rows["end_ns"].to_numpy() > low) & (rows["start_ns"].to_numpy() < high))
 
 
 def _window_rows(

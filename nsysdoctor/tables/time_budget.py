@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import EmptyTraceError, UsageError
+from nsysdoctor.ingest.cut import Capture
 from nsysdoctor.intervals import Spans, partition, runs, sums
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
@@ -18,7 +19,13 @@ BUCKETS = ("compute", "exposed_communication", "exposed_copy", "idle")
 
 
 @table
-def horizon(ops: pd.DataFrame, request: Request, steps: pd.DataFrame) -> pd.DataFrame:
+def horizon(
+    ops: pd.DataFrame,
+    devices: pd.DataFrame,
+    request: Request,
+    steps: pd.DataFrame,
+    capture: Capture | None,
+) -> pd.DataFrame:
     """Returns the span that each device's budget covers: device, start_ns, end_ns.
 
     From the device's first to its last operation, unless a window was asked for: then the
@@ -30,19 +37,30 @@ def horizon(ops: pd.DataFrame, request: Request, steps: pd.DataFrame) -> pd.Data
             "the trace holds no GPU activity (no kernel, copy or graph rows)",
             "record with: nsys profile --trace=cuda,nvtx,osrt ...",
         )
-    found = ops.groupby("device", as_index=False, sort=True).agg(
-        start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
-    )
-    if request.device is not None:
-        ran = ", ".join(str(device) for device in found["device"])
-        found = found[found["device"] == request.device].reset_index(drop=True)
-        if not len(found):
-            raise UsageError(f"device {request.device} ran nothing", f"devices that did: {ran}")
     asked = _asked(request, steps)
-    if asked is not None:
-        _require_overlap(asked, int(found["start_ns"].min()), int(found["end_ns"].max()))
-        found["start_ns"], found["end_ns"] = asked
-    return found
+    if asked is None:
+        found = ops.groupby("device", as_index=False, sort=True).agg(
+            start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
+        )
+    else:
+        _require_overlap(asked, *_bounds(ops, capture))
+        found = devices[["device"]].assign(start_ns=asked[0], end_ns=asked[1])
+    return found if request.device is None else _only(found, request.device)
+
+
+def _only(found: pd.DataFrame, device: int) -> pd.DataFrame:
+    mine = found[found["device"] == device].reset_index(drop=True)
+    if not len(mine):
+        ran = ", ".join(str(device) for device in found["device"])
+        raise UsageError(f"device {device} ran nothing", f"devices that did: {ran}")
+    return mine
+
+
+def _bounds(ops: pd.DataFrame, capture: Capture | None) -> tuple[int, int]:
+    """From when to when the devices ran, whatever of it was read."""
+    if capture is not None:
+        return capture.first_ns, capture.last_ns
+    return int(ops["start_ns"].min()), int(ops["end_ns"].max())
 
 
 def _require_overlap(asked: tuple[int, int], first_ns: int, last_ns: int) -> None:
@@ -134,8 +152,10 @@ def time_budget(
 
 def _worked(ops: pd.DataFrame, device: int, low: int, high: int) -> tuple[int, int]:
     """How long the kernels of a device take within two times, and how many processes ran work
-    there at any time."""
+    there then."""
     mine = np.flatnonzero(ops["device"].to_numpy() == device)
+    start, end = ops["start_ns"].to_numpy()[mine], ops["end_ns"].to_numpy()[mine]
+    mine = mine[(end >= low) & (start <= high)]
     processes = len(np.unique(ops["process"].to_numpy()[mine]))
     kernels = mine[ops["kind"].to_numpy()[mine] == KERNEL]
     start, end = ops["start_ns"].to_numpy()[kernels], ops["end_ns"].to_numpy()[kernels]

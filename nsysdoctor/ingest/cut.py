@@ -1,0 +1,207 @@
+"""Which rows of an export the numbers of a window can depend on, as conditions on its tables.
+
+Of a window [low, high) these are
+
+- operations and calls that overlap it, with some time around it: what ran just before is what
+  the first operations waited for, and chains of kernels reach over the edges;
+- the calls that launched those operations, and the operations that those calls launched. Ids of
+  correlation rise with the order of calls in a process, so a stretch of ids holds all of them;
+  what was begun before the stretch is named id by id;
+- the next operation of each device, which tells what a device that idles to the end of the window
+  waits for, and the last one to end before, which tells what a device waits for that idles from
+  its start;
+- of an operation that reaches over the edges for more than a second, the next one of its stream:
+  it tells whether its end can be;
+- what else the host did (ranges, OS calls, pauses) from the first to the last of those calls.
+
+Rows whose times cannot be pass every condition, so that they are counted as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pandas as pd
+
+from nsysdoctor.ingest.schema import Source
+
+FAR_NS = 1 << 62
+"""A time as far from 0 as this is none."""
+
+LONGEST_NS = 100 * 86_400 * 10**9
+"""No capture lasts a hundred days."""
+
+OPERATIONS = ("kernel", "memcpy", "memset", "graph")
+_ON_DEVICE = (*OPERATIONS, "api")
+_ON_HOST = ("nvtx", "osrt", "overhead", "cuda_overhead", "sync")
+_LINKED = (*OPERATIONS, "api", "sync", "event")
+
+_DOMAIN, _MARK = 75, 34
+"""Rows of NVTX_EVENTS that name a domain, whenever it was made, and instants, which have no end."""
+
+
+_DETAILS = frozenset(
+    {
+        *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers"),
+        *("static_shared_bytes", "dynamic_shared_bytes", "local_bytes_per_thread"),
+        *("bytes", "src_ordinal", "dst_ordinal", "migration_cause", "return_value"),
+    }
+)
+
+_OUTLINED = frozenset(
+    {*OPERATIONS, "api", "nvtx", "gpu", "old_gpu", "cuda_device", "context", "stream"}
+)
+
+
+class Capture(NamedTuple):
+    """What is known of a whole capture of which a window is read.
+
+    `first_ns` and `last_ns` bound its operations (0 without any); `places` has a row per process
+    and CUDA ordinal that ran some: global_pid, ordinal; `kernels` one per process and kernel that
+    ran before all that is read: global_pid, full_id.
+    """
+
+    first_ns: int
+    last_ns: int
+    places: pd.DataFrame
+    kernels: pd.DataFrame
+
+
+class Stretch(NamedTuple):
+    """The calls of a process from one correlation id to another."""
+
+    process: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What to read of an export; times in ns, processes as globalPid.
+
+    `lone` are ids of single calls by process; `further` single operations by the values of their
+    columns. Without `by_process` the export does not tell which process a row belongs to. `clean`
+    are sources known to hold no times that cannot be.
+    """
+
+    low_ns: int
+    high_ns: int
+    host_low_ns: int
+    host_high_ns: int
+    stretches: tuple[Stretch, ...] = ()
+    lone: Mapping[int, Sequence[int]] | None = None
+    further: tuple[Mapping[str, int], ...] = ()
+    by_process: bool = True
+    clean: frozenset[str] = frozenset()
+
+    def condition(self, source: Source, present: Sequence[str]) -> str:
+        """Returns the SQL condition on the rows of a source whose table has these columns."""
+        kept = []
+        if source.name in _ON_DEVICE:
+            kept.append(self._near(source, present, self.low_ns, self.high_ns))
+        if source.name in _ON_HOST:
+            kept.append(self._near(source, present, self.host_low_ns, self.host_high_ns))
+        if source.name in _LINKED:
+            kept += self._linked(source, present) or ["0"]
+        if source.name in OPERATIONS:
+            kept += [equal(source, present, one) for one in self.further]
+        return " OR ".join(kept) or "1"
+
+    def calls(self, source: Source, present: Sequence[str], *, lone: bool = True) -> str:
+        """Returns the condition on rows whose id lies in one of the stretches or stands alone."""
+        found = self._linked(source, present) if lone else self._in_stretches(source, present)
+        return " OR ".join(found) or "0"
+
+    def _near(self, source: Source, present: Sequence[str], low_ns: int, high_ns: int) -> str:
+        """Rows that overlap a stretch of time, or whose times cannot be."""
+        start, end = _times(source, present)
+        if source.name in self.clean:
+            return f"({end} > {low_ns} AND {start} < {high_ns})"
+        apart = f"({end} <= {low_ns} OR {start} >= {high_ns})"
+        if source.name == "nvtx":
+            kind = spelled(source, "event_type", present)
+            early = f"{kind} = {_MARK} AND {start} < {low_ns}"
+            apart = f"({apart} OR {early}) AND {kind} != {_DOMAIN}"
+        return f"({apart} AND {sound(source, present)}) IS NOT TRUE"
+
+    def _linked(self, source: Source, present: Sequence[str]) -> list[str]:
+        id_of = spelled(source, "correlation", present)
+        if id_of is None:
+            return []
+        lone = [
+            f"({id_of} IN ({', '.join(map(str, ids))}){self._of(source, present, process)})"
+            for process, ids in sorted((self.lone or {}).items())
+        ]
+        return self._in_stretches(source, present) + lone
+
+    def _in_stretches(self, source: Source, present: Sequence[str]) -> list[str]:
+        id_of = spelled(source, "correlation", present)
+        if id_of is None:
+            return []
+        return [
+            f"({id_of} BETWEEN {first} AND {last}{self._of(source, present, process)})"
+            for process, first, last in self.stretches
+        ]
+
+    def _of(self, source: Source, present: Sequence[str], process: int) -> str:
+        return f" AND {process_of(source, present)} = {process}" if self.by_process else ""
+
+
+class View(NamedTuple):
+    """What of an export is read and what is known of the rest; None and None: all of it is."""
+
+    cut: Cut | None
+    capture: Capture | None
+
+
+WHOLE = View(None, None)
+
+
+def outlined(source: Source) -> Source | None:
+    """Returns the source with the columns alone that steps are told by, None if with none."""
+    if source.name not in _OUTLINED:
+        return None
+    kept = tuple(c for c in source.columns if c.name not in _DETAILS)
+    return replace(source, columns=kept)
+
+
+def spelled(source: Source, name: str, present: Sequence[str]) -> str | None:
+    """Returns the quoted name that a column of ours has in the table, None without it."""
+    column = next((c for c in source.columns if c.name == name), None)
+    found = next((s for s in column.spellings if s in present), None) if column else None
+    return f'"{found}"' if found else None
+
+
+def process_of(source: Source, present: Sequence[str]) -> str:
+    """Returns SQL for the process of a row, 0 where the table does not tell."""
+    process = spelled(source, "global_pid", present)
+    thread = spelled(source, "global_tid", present)
+    if process is not None:
+        return process
+    return f"({thread} & ~16777215)" if thread is not None else "0"
+
+
+def equal(source: Source, present: Sequence[str], values: Mapping[str, int]) -> str:
+    """Returns the condition that columns of ours have these values."""
+    pairs = [(spelled(source, name, present), value) for name, value in values.items()]
+    terms = [f"ifnull({name}, 0) = {value}" for name, value in pairs if name is not None]
+    return "(" + " AND ".join(terms) + ")"
+
+
+def _times(source: Source, present: Sequence[str]) -> tuple[str, str]:
+    start, end = (spelled(source, name, present) for name in ("start_ns", "end_ns"))
+    return start or "NULL", end or "NULL"
+
+
+def sound(source: Source, present: Sequence[str]) -> str:
+    """Returns the condition that a row's times can be, as `Export.read` judges them."""
+    start, end = _times(source, present)
+    if source.name == "nvtx":
+        end = f"ifnull({end}, {start})"
+    return (
+        f"{start} BETWEEN {1 - FAR_NS} AND {end} AND {end} - {start} <= {LONGEST_NS} "
+        f"AND {end} < {FAR_NS} AND ({start} != 0 OR {end} != 0) "
+        f"AND typeof({start} + {end}) = 'integer'"
+    )

@@ -1,0 +1,265 @@
+"""Looking over an export for what a window's numbers depend on, before it is read.
+
+All of this scans tables for a few columns or a single value; `nsysdoctor.ingest.cut` says what is
+looked for and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.errors import MissingTableError
+from nsysdoctor.ingest.cut import (
+    OPERATIONS,
+    Capture,
+    Cut,
+    Stretch,
+    View,
+    equal,
+    process_of,
+    sound,
+    spelled,
+)
+from nsysdoctor.ingest.reader import Export
+from nsysdoctor.ingest.schema import SOURCES, Source
+
+_SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
+"""The time around a window that is read as well: a tenth of it, within these bounds."""
+
+_SURE_NS = 1_000_000_000
+"""Only a longer operation can reach over the next one of its stream by a second."""
+
+_TIMES, _OPERATIONS = 10, 200_000
+"""The surroundings in which steps are looked for: times the window, and operations."""
+
+_MOST_LONE = 1_000
+"""More ids than this are taken as a stretch."""
+
+_MIGRATIONS = (11, 12, 13)
+_PLACE = ["global_pid", "ordinal", "context", "green", "stream"]
+_COLUMNS = ["start_ns", "end_ns", "correlation", "node", *_PLACE]
+_KNOWN = frozenset({*_COLUMNS, "global_tid", "copy_kind", "full_id"})
+_BY_NAME: dict[str, Source] = {source.name: source for source in SOURCES}
+
+Values = Mapping[str, int]
+Pairs = list[tuple[int, int]]
+
+
+def survey(export: Export, low_ns: int, high_ns: int) -> View:
+    """Returns what to read for the numbers of a window, and what is known of the rest."""
+    around = min(max((high_ns - low_ns) // _SHARE, _LEAST_NS), _MOST_NS)
+    low, high = low_ns - around, high_ns + around
+    cut = Cut(low, high, low, high)
+    tables = [_Table(export, _BY_NAME[name], cut) for name in OPERATIONS]
+    api = _Table(export, _BY_NAME["api"], cut)
+    ops = pd.concat([table.rows for table in tables], ignore_index=True)
+    bounds, places = _bounds(tables), _places(tables)
+    further: list[Values] = [*_succeeding(tables, ops, low, high)]
+    if bounds[0] < low and not (ops["end_ns"] <= low_ns).any():
+        further += _preceding(tables, low)
+    if bounds[1] > high:
+        further += _following(tables, _silent(ops, places, high_ns), high)
+    linked = pd.concat([ops, api.rows], ignore_index=True)
+    named = [pair for table in tables for pair in table.ids(further)]
+    cut = replace(
+        cut,
+        further=tuple(further),
+        by_process=any(process for process, _ in places),
+        clean=frozenset(table.name for table in (*tables, api) if table.clean),
+    )
+    cut = _with_calls(cut, linked, named)
+    ran = tables[0].pairs("full_id", f"start < {low} AND ({tables[0].linked(cut)}) IS NOT TRUE")
+    capture = Capture(
+        *bounds, _frame(places, "global_pid", "ordinal"), _frame(ran, "global_pid", "full_id")
+    )
+    return View(_with_host(cut, api), capture)
+
+
+def surroundings(export: Export, view: View) -> View:
+    """Returns a wider view: of several times the window and at least of so many operations that
+    what recurs in it is seen to recur; of all where the capture has no more."""
+    cut, capture = view
+    if cut is None or capture is None:
+        return view
+    sources = [export.table_of(_BY_NAME[name]) for name in OPERATIONS]
+    count = sum(export.count(f'SELECT count(*) FROM "{name}"') for name in sources if name)
+    whole = capture.last_ns - capture.first_ns
+    wide = max(_TIMES * (cut.high_ns - cut.low_ns), whole * _OPERATIONS // max(count, 1)) // 2
+    middle = (cut.low_ns + cut.high_ns) // 2
+    low, high = middle - wide, middle + wide
+    if low <= capture.first_ns and capture.last_ns <= high:
+        return View(None, capture)
+    return View(Cut(low, high, low, high, clean=cut.clean), capture)
+
+
+def _frame(pairs: Pairs, *names: str) -> pd.DataFrame:
+    return pd.DataFrame(pairs, columns=list(names), dtype=np.int64)
+
+
+class _Table:
+    """A table of operations or calls, as far as it is looked at here; empty if it is missing.
+
+    `rows` are those near the window: start_ns, end_ns, correlation, node and place. A `clean`
+    table holds no row whose times cannot be.
+    """
+
+    def __init__(self, export: Export, source: Source, cut: Cut) -> None:
+        self.name = source.name
+        self._export = export
+        self._source = replace(source, columns=tuple(c for c in source.columns if c.name in _KNOWN))
+        self._table = export.table_of(source)
+        self._present: Sequence[str] = export.tables.get(self._table or "", ())
+        try:
+            found = export.read(self._source, cut)
+        except MissingTableError:
+            self._table, self.clean, self.rows = None, False, _rows(pd.DataFrame())
+        else:
+            self.clean, self.rows = not found.dropped, _rows(found.frame)
+
+    def ask(self, asked: str, where: str = "1") -> list[tuple[object, ...]]:
+        """Returns what is asked of the rows whose times can be, under a condition."""
+        if self._table is None:
+            return []
+        known = [f"({where})"] + ([] if self.clean else [sound(self._source, self._present)])
+        kind, filtered = spelled(self._source, "copy_kind", self._present), self._source.where
+        if kind is not None:
+            known.append(f"{kind} NOT IN {_MIGRATIONS}")
+        if filtered is not None and filtered[0] in self._present:
+            known.append(filtered[1])
+        where = " AND ".join(known)
+        return self._export.query(f'SELECT {asked} FROM "{self._table}" WHERE {where}')
+
+    def least(self, asked: str, where: str) -> list[int]:
+        """Returns the one number that is asked of the rows under a condition; none without any."""
+        return [int(str(row[0])) for row in self.ask(asked, where) if row[0] is not None]
+
+    def pairs(self, name: str, where: str = "1") -> Pairs:
+        """Returns each process with each value of a column under a condition, sorted."""
+        rows = self.ask(f"DISTINCT {self._column('global_pid')}, {self._column(name)}", where)
+        return sorted((a, b) for a, b in rows if isinstance(a, int) and isinstance(b, int))
+
+    def ids(self, wanted: Sequence[Values]) -> Pairs:
+        """Returns process and correlation id of single operations."""
+        if not wanted:
+            return []
+        return self.pairs("correlation", " OR ".join(self.alike(values) for values in wanted))
+
+    def alike(self, values: Values) -> str:
+        """Returns the condition that columns have these values."""
+        return equal(self._source, self._present, values)
+
+    def linked(self, cut: Cut, *, lone: bool = True) -> str:
+        """Returns the condition on rows whose id the cut names."""
+        return cut.calls(self._source, self._present, lone=lone)
+
+    def _column(self, name: str) -> str:
+        if name == "global_pid":
+            return f"ifnull({process_of(self._source, self._present)}, 0)"
+        return f"ifnull({spelled(self._source, name, self._present) or 0}, 0)"
+
+
+def _rows(found: pd.DataFrame) -> pd.DataFrame:
+    """The columns that are looked at; what a table lacks is 0."""
+    if "copy_kind" in found:
+        found = found[~found["copy_kind"].isin(_MIGRATIONS)]
+    if "global_tid" in found:
+        process = np.asarray(found["global_tid"], dtype=np.int64) & ~np.int64(0xFFFFFF)
+        found = found.assign(global_pid=process)
+    return found.reindex(columns=_COLUMNS, fill_value=0).astype(np.int64)
+
+
+def _bounds(tables: Iterable[_Table]) -> tuple[int, int]:
+    """From when to when operations ran."""
+    asked = [row for table in tables for row in table.ask('min(start), max("end")')]
+    known = [(int(str(low)), int(str(high))) for low, high in asked if low is not None]
+    return min((low for low, _ in known), default=0), max((high for _, high in known), default=0)
+
+
+def _places(tables: Iterable[_Table]) -> Pairs:
+    """The processes and CUDA ordinals that operations ran on."""
+    return sorted({pair for table in tables for pair in table.pairs("ordinal")})
+
+
+def _silent(ops: pd.DataFrame, places: Pairs, from_ns: int) -> Pairs:
+    """The places where nothing begins from a time on, as far as was read."""
+    near = ops[ops["start_ns"] >= from_ns]
+    seen = set(zip(near["global_pid"].tolist(), near["ordinal"].tolist(), strict=True))
+    return [place for place in places if place not in seen]
+
+
+def _following(tables: Iterable[_Table], places: Pairs, high_ns: int) -> list[Values]:
+    """The first operation of each place from a time on."""
+    keys = [{"global_pid": process, "ordinal": ordinal} for process, ordinal in places]
+    first: dict[int, int] = {}
+    for table in tables if keys else ():
+        parts = [f"min(start) FILTER (WHERE {table.alike(key)})" for key in keys]
+        for row in table.ask(", ".join(parts), f"start >= {high_ns}"):
+            for place, start in enumerate(row):
+                if isinstance(start, int):
+                    first[place] = min(first.get(place, start), start)
+    return [{**keys[place], "start_ns": start} for place, start in sorted(first.items())]
+
+
+def _preceding(tables: Iterable[_Table], low_ns: int) -> list[Values]:
+    """What ended last up to a time."""
+    ends = [end for t in tables for end in t.least('max("end")', f'"end" <= {low_ns}')]
+    return [{"end_ns": max(ends)}] if ends else []
+
+
+def _succeeding(
+    tables: Sequence[_Table], ops: pd.DataFrame, low_ns: int, high_ns: int
+) -> list[Values]:
+    """What follows on their stream behind long operations that reach over the edges."""
+    long = (ops["end_ns"] - ops["start_ns"] > _SURE_NS) & (ops["node"] == 0)
+    over = (ops["start_ns"] < low_ns) | (ops["end_ns"] > high_ns)
+    found: list[Values] = []
+    for row in ops[long & over].to_dict("records"):
+        place = {name: row[name] for name in (*_PLACE, "node")}
+        start, end = row["start_ns"], row["end_ns"]
+        later = f'(start > {start} OR (start = {start} AND "end" > {end}))'
+        asked = [t.least("min(start)", f"{t.alike(place)} AND {later}") for t in tables]
+        known = [time for times in asked for time in times]
+        found += [{**place, "start_ns": min(known)}] if known else []
+    return found
+
+
+def _with_calls(cut: Cut, linked: pd.DataFrame, named: Pairs) -> Cut:
+    """The cut with the ids of the operations and calls read and named: stretches of those that
+    began in it, and one by one what reaches into it."""
+    linked = linked[linked["correlation"] > 0]
+    if not cut.by_process:
+        linked = linked.assign(global_pid=0)
+    begun = linked["start_ns"] >= cut.low_ns
+    stretches = {
+        int(str(process)): Stretch(int(str(process)), int(ids.min()), int(ids.max()))
+        for process, ids in linked[begun].groupby("global_pid", sort=True)["correlation"]
+    }
+    lone: dict[int, set[int]] = {}
+    early = linked.loc[~begun, ["global_pid", "correlation"]].itertuples(index=False, name=None)
+    for told, number in (*early, *named):
+        process = told if cut.by_process else 0
+        within = stretches.get(process)
+        if number > 0 and not (within and within.first <= number <= within.last):
+            lone.setdefault(process, set()).add(number)
+    for process in [process for process, ids in lone.items() if len(ids) > _MOST_LONE]:
+        ids = lone.pop(process).union(stretches.get(process, ())[1:])
+        stretches[process] = Stretch(process, min(ids), max(ids))
+    return replace(
+        cut,
+        stretches=tuple(stretches.values()),
+        lone={process: tuple(sorted(ids)) for process, ids in sorted(lone.items())},
+    )
+
+
+def _with_host(cut: Cut, api: _Table) -> Cut:
+    """The cut with the time in which the host made the calls of the stretches."""
+    for low, high in api.ask("min(start), max(start)", api.linked(cut, lone=False)):
+        if isinstance(low, int) and isinstance(high, int):
+            return replace(
+                cut, host_low_ns=min(low, cut.low_ns), host_high_ns=max(high, cut.high_ns)
+            )
+    return cut

@@ -1,0 +1,235 @@
+"""A window told by its times is read alone, and gives the numbers of reading all and cutting."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsysdoctor.engine import Options, diagnose_trace
+from nsysdoctor.errors import UsageError
+from nsysdoctor.ingest.cut import WHOLE
+from nsysdoctor.ingest.reader import open_export
+from nsysdoctor.report import Report
+from nsysdoctor.rule import Rule, load_rules
+from nsysdoctor.summary import budgets_of, idle_causes_of
+from nsysdoctor.trace import Trace, open_trace
+from nsysdoctor.window import Request
+from tests.make_scene import change, trace_of
+
+MS = 1_000_000
+SAMPLES = sorted((Path(__file__).parents[1] / "sample_traces").glob("*.sqlite"))
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+@cache
+def rules() -> list[Rule]:
+    return load_rules()
+
+
+def read(path: Path, window: tuple[int, int], *, whole: bool) -> Trace:
+    """The trace with a window, of which all is read or only what the window needs."""
+    return Trace(open_export(path), Request(window), view=WHOLE if whole else None)
+
+
+def report(trace: Trace) -> Report:
+    return diagnose_trace(trace, Options(trace.request, rules()))
+
+
+@cache
+def bounds(path: Path) -> tuple[int, int]:
+    ops = open_trace(path).table("ops")
+    return int(ops["start_ns"].min()), int(ops["end_ns"].max())
+
+
+def assert_same(path: Path, window: tuple[int, int]) -> None:
+    """What a report says of a window does not depend on how much was read for it.
+
+    Savings may differ by a thousandth: how long things usually take is learned from what is read.
+    """
+    whole, part = (report(read(path, window, whole=whole)) for whole in (True, False))
+    for name in ("window", "steps", "phases", "devices", "idle_causes", "metrics", "notes"):
+        assert getattr(part, name) == getattr(whole, name), name
+    assert [replace(t, path="") for t in part.traces] == [replace(t, path="") for t in whole.traces]
+    assert part.kernels == whole.kernels
+    assert part.outcomes == whole.outcomes
+    told = {(f.rule, f.subject): f for f in whole.findings}
+    assert {(f.rule, f.subject) for f in part.findings} == set(told)
+    near = pytest.approx(0, abs=max((window[1] - window[0]) // 1000, 2))
+    for finding in part.findings:
+        other = told[finding.rule, finding.subject]
+        assert (finding.count, finding.evidence) == (other.count, other.evidence)
+        assert (finding.saving_ns or 0) - (other.saving_ns or 0) == near
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(SAMPLES), st.floats(-0.1, 1), st.floats(0.5, 4))
+def test_a_window_gives_the_same_numbers_as_cutting_afterwards(
+    path: Path, place: float, size: float
+) -> None:
+    low, high = bounds(path)
+    start = low + int((high - low) * place)
+    length = int((high - low) * 10**-size)
+    if low < start + length and start < high:
+        assert_same(path, (start, start + length))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
+def test_a_window_of_everything_gives_the_same_numbers(path: Path) -> None:
+    low, high = bounds(path)
+    assert_same(path, (low - 10, high + 10))
+
+
+def test_what_lies_outside_is_not_read() -> None:
+    path = next(p for p in SAMPLES if p.stem == "healthy")
+    low, high = bounds(path)
+    middle = (low + high) // 2
+    part = read(path, (middle, middle + MS), whole=False)
+    everything = open_trace(path)
+    for name in ("kernel_rows", "api_rows", "nvtx_rows"):
+        assert 0 < len(part.table(name)) < len(everything.table(name)) / 4
+    assert len(part.table("steps")) == len(everything.table("steps"))
+
+
+ODD = {
+    "a text as a time": ("'soon'", "{end}"),
+    "no end": ("{start}", "NULL"),
+    "a fraction": ("{start} + 0.5", "{end}"),
+    "both 0": ("0", "0"),
+    "an end before the start": ("{end}", "{start}"),
+    "a far time": ("{start}", "9223372036854775807"),
+    "a very early time": ("-9223372036854775807", "{end}"),
+}
+
+
+@pytest.mark.parametrize("place", ["before", "inside", "after"])
+@pytest.mark.parametrize("odd", ODD)
+def test_times_that_cannot_be_are_counted_wherever_they_are(
+    odd: str, place: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.sqlite"
+    shutil.copyfile(next(p for p in SAMPLES if p.stem == "healthy"), path)
+    low, high = bounds(path)
+    third = (high - low) // 3
+    at = {"before": low + third // 2, "inside": low + third * 3 // 2, "after": high - third // 2}
+    start, end = (t.format(start=at[place], end=at[place] + 1000) for t in ODD[odd])
+    change(
+        path,
+        f"""CREATE TABLE more AS SELECT * FROM {KERNEL} LIMIT 1;
+            UPDATE more SET start = {start}, "end" = {end};
+            INSERT INTO {KERNEL} SELECT * FROM more""",
+    )
+    window = (low + third, low + 2 * third)
+    whole, part = (read(path, window, whole=whole) for whole in (True, False))
+    assert [len(trace.table("ops")) > 0 for trace in (whole, part)] == [True, True]
+    assert part.dropped() == whole.dropped() != []
+    assert budgets_of(part, 0) == budgets_of(whole, 0)
+
+
+def causes(trace: Trace) -> dict[str, int]:
+    return {c.cause: c.idle_ns for c in idle_causes_of(trace, 0)}
+
+
+IDLE = """
+    0     5us   host  cudaLaunchKernel -> 0 1ms s7 kernel gemm
+    2ms   800ms host  cudaMalloc
+    900ms 5us   host  cudaLaunchKernel -> 0 1ms s7 kernel gemm
+    """
+
+
+def test_a_device_that_idles_all_the_window_waits_for_what_comes_later() -> None:
+    trace = trace_of(IDLE, Request((100 * MS, 200 * MS)))
+    assert causes(trace) == {"allocation": 100 * MS}
+    assert len(trace.table("ops")) == 2
+
+
+def test_a_device_that_idles_all_the_window_is_told_of() -> None:
+    trace = trace_of(
+        """
+        0     5us host  cudaLaunchKernel -> 0 1ms   gpu0/s7 kernel gemm
+        0     5us host  cudaLaunchKernel -> 0 900ms gpu1/s7 kernel gemm
+        """,
+        Request((400 * MS, 500 * MS)),
+    )
+    assert [(d.device, d.compute_ns, d.idle_ns) for d in budgets_of(trace, 0)] == [
+        (0, 0, 100 * MS), (1, 100 * MS, 0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "cause"), [("norm", "module_load"), ("gemm", "launch")])
+def test_a_long_launch_loads_code_only_where_none_came_before(before: str, cause: str) -> None:
+    trace = trace_of(
+        f"""
+        0      5us host  cudaLaunchKernel -> 0    1ms s7 kernel {before}
+        500ms  5us host  cudaLaunchKernel -> 0    1ms s7 kernel norm
+        505ms  9ms host  cudaLaunchKernel -> 10ms 1ms s7 kernel gemm
+        """,
+        Request((502 * MS, 516 * MS)),
+    )
+    assert causes(trace)[cause] >= 9 * MS
+    assert "gemm" not in set(trace.table("earlier_kernels")["name"])
+
+
+def test_an_end_that_cannot_be_is_found_out_by_what_the_stream_ran_next() -> None:
+    """The kernel that seems to run through the window ended before the next one began."""
+    text = """
+        0     5us host  cudaLaunchKernel -> 0 9s  s7 kernel gemm
+        1ms   5us host  cudaLaunchKernel -> 1ms 2ms s7 kernel gemm
+        8s    5us host  cudaLaunchKernel -> 0 1ms s8 kernel gemm
+        """
+    trace = trace_of(text, Request((5_000 * MS, 5_100 * MS)))
+    assert [(d.compute_ns, d.idle_ns) for d in budgets_of(trace, 0)] == [(0, 100 * MS)]
+
+
+def test_a_kernel_that_runs_through_the_window_fills_it() -> None:
+    text = """
+        0     5us host  cudaLaunchKernel -> 0 9s  s7 kernel gemm
+        8s    5us host  cudaLaunchKernel -> 2s 1ms s7 kernel gemm
+        """
+    trace = trace_of(text, Request((5_000 * MS, 5_100 * MS)))
+    assert [(d.compute_ns, d.idle_ns) for d in budgets_of(trace, 0)] == [(100 * MS, 0)]
+    assert len(trace.table("launches")) == 2
+
+
+def test_a_window_outside_the_capture_is_refused_whatever_was_read() -> None:
+    trace = trace_of(IDLE, Request((2_000 * MS, 3_000 * MS)))
+    with pytest.raises(UsageError, match="nothing was captured"):
+        trace.table("horizon")
+
+
+def test_the_kernels_of_a_report_are_those_of_the_window() -> None:
+    path = next(p for p in SAMPLES if p.stem == "two_gpu")
+    low, high = bounds(path)
+    window = (low + (high - low) // 3, low + (high - low) // 2)
+    made = report(read(path, window, whole=False))
+    for device in made.devices:
+        mine = [k.total_ns for k in made.kernels if k.device == device.device]
+        assert sum(mine) == device.kernel_work_ns
+
+
+def test_the_kernels_of_a_report_are_those_of_the_device() -> None:
+    path = next(p for p in SAMPLES if p.stem == "two_gpu")
+    trace = open_trace(path, Request(device=1))
+    made = report(trace)
+    everything = report(open_trace(path))
+    assert made.kernels == [k for k in everything.kernels if k.device == 1] != []
+    assert {d.device for d in made.devices} == {1}
+
+
+def test_steps_are_those_of_the_window() -> None:
+    path = next(p for p in SAMPLES if p.stem == "healthy")
+    steps = open_trace(path).table("steps")
+    low, high = int(steps["start_ns"].iloc[5]), int(steps["end_ns"].iloc[14])
+    made = report(read(path, (low, high), whole=False))
+    assert made.steps is not None
+    assert (made.steps.count, made.steps.steady_count) == (10, 10)
+    assert [(p.phase, p.start_ns, p.end_ns, p.steps) for p in made.phases] == [
+        ("steady", low, high, 10)
+    ]
+    assert np.all([len(m.steps) == 10 for m in made.metrics])
