@@ -76,7 +76,7 @@ def _host_wishes(
     outside = start[later] - end[earlier]
     yield Wish(nodes.call_end[earlier], nodes.call_start[later], outside, Kind.OUTSIDE)
     own = np.where(waiting.blocks[calls], waiting.own_ns[calls], end[calls] - start[calls])
-    yield Wish(nodes.call_start[calls], nodes.call_end[calls], own, Kind.CALL)
+    yield Wish(_of(nodes.call_start, calls), _of(nodes.call_end, calls), own, Kind.CALL)
     op, call = nodes.op_end[waiting.op], nodes.call_end[waiting.call]
     yield Wish(op, call, waiting.lag_ns, Kind.BLOCK)
 
@@ -91,7 +91,8 @@ def _op_wishes(
     launch_ns = _usual(latency, _LAUNCH_NS) + _held_up(api, call, waiting, latency)
     pause = start[follows] - end[links.before[follows]]
     stream_ns = _usual(pause[pause >= 0], _STREAM_NS)
-    yield Wish(nodes.call_start[call], nodes.op_start[launched], launch_ns, Kind.LAUNCH)
+    target = _of(nodes.op_start, launched)
+    yield Wish(nodes.call_start[call], target, launch_ns, Kind.LAUNCH)
     yield _after(nodes, links.before, stream_ns, Kind.STREAM)
     yield _after(nodes, links.turns.engine, 0, Kind.ENGINE)
     yield _after(nodes, links.turns.device, 0, Kind.DEVICE)
@@ -106,6 +107,11 @@ def _op_wishes(
     waiter, seen = _seen_waits(ops, np.flatnonzero(late))
     lag = start[waiter] - end[seen]
     yield Wish(nodes.op_end[seen], nodes.op_start[waiter], lag, Kind.SEEN)
+
+
+def _of(nodes: Numbers, rows: Ints) -> Numbers:
+    """The nodes of sorted rows, uncopied where that is all of them."""
+    return nodes if len(rows) == len(nodes) else nodes[rows]
 
 
 def _after(nodes: Nodes, before: Numbers, typical_ns: int, kind: Kind) -> Wish:
