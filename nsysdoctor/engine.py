@@ -54,14 +54,15 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
 
 
 _DESCRIBED = (
-    "window", "step_marks", "steps", "phases", "devices", "time_budget", "idle_by_cause",
+    "window", "step_marks", "steps", "phases", "devices", "time_budget", "idle_parts",
     "launches", "ops", "submissions", "names", "kernels", "metrics", "overruns", "arrivals",
     "rank_activity", "clock", "ecosystem", "horizon", "step_lengths",
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
 _FIRST = ("configurations", "turns")
-"""Made first: they read the rows of kernels, which are the widest of all and then can go."""
+"""Made first: they read the rows of kernels, which are the widest of all and then can go. So is
+what a job needs of idle time in pieces."""
 
 _TOLD = ("devices", "overruns")
 """The tables that tell about the trace itself, once all rows were read that will be."""
@@ -95,12 +96,9 @@ def diagnose_trace(
     trace.expect([*wanted, *(table for rule in rules for table in rule.uses)])
     told("reading", 0.0)
     _require_activity(trace)
-    for name in _FIRST:
+    for name in (*_FIRST, *_SUMMARISED):
         trace.optional(name)
     described = _described(trace, index, options.brief)
-    for name in _SUMMARISED:
-        # While what they are made from is at hand.
-        trace.optional(name)
     trace.release(_DESCRIBED)
     asked = []
     for place, rule in enumerate(rules):

@@ -133,7 +133,7 @@ def idle_causes_of(trace: Trace, index: int) -> list[IdleCause]:
     """Returns idle time by device and cause, largest first; per device it sums to `idle_ns`."""
     rows = [
         IdleCause(index, row["device"], CAUSES[row["cause"]], row["idle_ns"])
-        for row in trace.table("idle_by_cause").to_dict("records")
+        for row in trace.table("idle_parts").by_cause.to_dict("records")
         if row["idle_ns"]
     ]
     return sorted(rows, key=lambda r: (r.device, -r.idle_ns, r.cause))

@@ -14,16 +14,17 @@ _IDLE = np.array([f"idle: {cause.replace('_', ' ')}" for cause in CAUSES])
 
 @table
 def gpu_idle(
-    time_budget: pd.DataFrame, idle_by_cause: pd.DataFrame, gaps: pd.DataFrame, *, min_ratio: float
+    time_budget: pd.DataFrame, idle_parts: IdleParts, gaps: pd.DataFrame, *, min_ratio: float
 ) -> pd.DataFrame:
     """Returns a row per device that idles for at least `min_ratio` of its span: subject, device,
     count (gaps), idle_ns, span_ns, idle_ratio, main_cause, unknown_ratio, level (info)."""
+    told = idle_parts.by_cause
     rows = []
     for budget in time_budget.to_dict("records"):
         device, idle, span = budget["device"], budget["idle_ns"], budget["span_ns"]
         if not span or idle < min_ratio * span:
             continue
-        by_cause = idle_by_cause.loc[idle_by_cause["device"] == device, "idle_ns"].to_numpy()
+        by_cause = told.loc[told["device"] == device, "idle_ns"].to_numpy()
         rows.append(
             {
                 "subject": f"GPU {device}",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.intervals import Ints, Spans, runs, tiles_met
-from nsysdoctor.order import Codes, stacked, time_order
+from nsysdoctor.order import Codes, narrowed, stacked, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY
 from nsysdoctor.tables.ops import COMMUNICATION
@@ -142,7 +142,7 @@ def _pieces(gaps: pd.DataFrame, host: Host, cause: Codes, call: Codes) -> dict[s
         "start_ns": host.states.start_ns[state],
         "end_ns": np.empty(len(gap), dtype=np.int64),
         "cause": host.states.cause[state],
-        "thread": np.repeat(host.thread, count),
+        "thread": np.repeat(narrowed(host.thread), count),
         "api": host.states.api[state],
     }
     found["start_ns"][first], found["start_ns"][rest] = start, host.end_ns[more]
@@ -153,8 +153,10 @@ def _pieces(gaps: pd.DataFrame, host: Host, cause: Codes, call: Codes) -> dict[s
 
 def _name_threads(pieces: dict[str, np.ndarray], api: pd.DataFrame) -> None:
     """Names the threads that others waited for: those whose calls the host stood in."""
-    in_call = np.flatnonzero((pieces["thread"] >= 0) & (pieces["api"] >= 0))
-    pieces["thread"][in_call] = api["thread"].to_numpy()[pieces["api"][in_call]]
+    thread = pieces["thread"].astype(np.int32)
+    in_call = np.flatnonzero((thread >= 0) & (pieces["api"] >= 0))
+    thread[in_call] = api["thread"].to_numpy()[pieces["api"][in_call]]
+    pieces["thread"] = narrowed(thread)
 
 
 def _name_inputs(

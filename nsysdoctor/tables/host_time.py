@@ -7,41 +7,56 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, Spans, covered, overlaps, runs, spans, union
-from nsysdoctor.order import Codes, packed, time_order
+from nsysdoctor.intervals import Ints, Spans, overlaps, runs, spans, union
+from nsysdoctor.order import Codes, narrowed, packed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.idle_parts import IdleParts
+from nsysdoctor.tables.idle_parts import IdleParts, outside_ns
 from nsysdoctor.tables.states import Rests
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.waiting import Waiting
 
 
 @table
+def chain_calls(api: pd.DataFrame, relay: Codes) -> Codes:
+    """Returns the outermost calls, rows of `api`, in the order of their chain (see `relay`) and
+    start."""
+    rows = np.flatnonzero(api["top"].to_numpy()).astype(np.int32)
+    return rows[time_order(api["start_ns"].to_numpy()[rows], group=relay[rows])]
+
+
+@table
 def host_calls(
     api: pd.DataFrame,
+    chain_calls: Codes,
     relay: Codes,
     waiting: Waiting,
     links: Links,
-    gap_causes: pd.DataFrame,
+    idle_parts: IdleParts,
 ) -> pd.DataFrame:
-    """Returns the outermost calls in the order of their chain (see `relay`) and start.
+    """Returns the calls of `chain_calls`.
 
     Columns: api, chain, thread, verb, start_ns, end_ns, blocks (it waits for operations), op
     (the first operation it submits, -1 none), outside_ns (from the end of the chain's previous
     call), idle_ns (of the device that idled most because of what the host did then), device
     (that one, -1 none).
     """
-    rows = np.flatnonzero(api["top"].to_numpy()).astype(np.int32)
-    rows = rows[time_order(api["start_ns"].to_numpy()[rows], group=relay[rows])]
-    found: dict[str, np.ndarray] = {"api": rows, "chain": relay[rows].astype(np.int32)}
-    for column in ("thread", "verb", "start_ns", "end_ns"):
-        found[column] = api[column].to_numpy()[rows]
-    found["blocks"] = waiting.blocks[rows]
-    found["op"] = _first_op(links, len(api))[rows]
-    found["outside_ns"] = _outside_ns(found)
-    found["idle_ns"], found["device"] = _idle(found, gap_causes)
+    rows, start, end = chain_calls, api["start_ns"].to_numpy(), api["end_ns"].to_numpy()
+    chain = narrowed(relay[rows])
+    found = {
+        "api": rows,
+        "chain": chain,
+        "thread": narrowed(api["thread"].to_numpy()[rows]),
+        "verb": api["verb"].to_numpy()[rows],
+        "start_ns": start[rows],
+        "end_ns": end[rows],
+        "blocks": waiting.blocks[rows],
+        "op": _first_op(links, len(api))[rows],
+        "outside_ns": outside_ns(chain, start[rows], end[rows]),
+        "idle_ns": idle_parts.before_ns,
+        "device": idle_parts.before_device,
+    }
     return pd.DataFrame(found, copy=False)
 
 
@@ -66,32 +81,6 @@ def own_cost(host_calls: pd.DataFrame, waiting: Waiting) -> Ints:
     length = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy()
     own = waiting.own_ns[host_calls["api"].to_numpy()]
     return np.asarray(np.where(host_calls["blocks"].to_numpy(), own, length))
-
-
-def _outside_ns(found: dict[str, np.ndarray]) -> Ints:
-    outside = np.zeros(len(found["api"]), dtype=np.int64)
-    follows = found["chain"][1:] == found["chain"][:-1]
-    outside[1:] = np.where(follows, found["start_ns"][1:] - found["end_ns"][:-1], 0)
-    return outside
-
-
-def _idle(found: dict[str, np.ndarray], gap_causes: pd.DataFrame) -> tuple[Ints, Codes]:
-    """How long the device that idled most did so because of the time before each call, and
-    which device that is."""
-    count = len(found["api"])
-    idle, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int32)
-    outside = gap_causes["api"].to_numpy() < 0
-    thread = gap_causes["thread"].to_numpy()
-    for _, rows in runs(found["chain"]):
-        mine = Spans((found["start_ns"] - found["outside_ns"])[rows], found["start_ns"][rows])
-        whose = np.isin(thread, np.unique(found["thread"][rows]))
-        for number, part in runs(gap_causes["device"].to_numpy()):
-            pieces = np.flatnonzero(outside[part] & whose[part])
-            start, end = (gap_causes[c].to_numpy()[part][pieces] for c in ("start_ns", "end_ns"))
-            share = covered(mine, union(Spans(start, end)))
-            more = share > idle[rows]
-            idle[rows][more], device[rows][more] = share[more], number
-    return idle, device
 
 
 @table

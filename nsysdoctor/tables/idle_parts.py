@@ -7,18 +7,59 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, runs, sums
+from nsysdoctor.intervals import Ints, Spans, covered, runs, sums, union
 from nsysdoctor.order import Codes
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.states import CAUSE, CAUSES
 
+_BOUNDS = ("start_ns", "end_ns")
 _SLEEP = (CAUSE["os_wait"], CAUSE["input_wait"])
 
 
+class IdleParts(NamedTuple):
+    """What is left of `gap_causes` once its many pieces are not needed.
+
+    `by_cause` tells how long each device idled for each cause: device, cause, idle_ns.
+    `main_cause` is the cause of the longest piece of each gap. `calls` has a row per call in
+    which the host stood while a device idled: api, device (that idled most), idle_ns (of it),
+    launch_ns (of all devices, caused by the launch). `profiled` and `asleep` are the pieces in
+    which the profiler held the host, and those in which a thread slept outside calls.
+    `before_ns` and `before_device` have a row per row of `chain_calls`: how long the device that
+    idled most did so for what its chain did before that call, and which that is, -1 for none.
+    """
+
+    by_cause: pd.DataFrame
+    main_cause: Codes
+    calls: pd.DataFrame
+    profiled: pd.DataFrame
+    asleep: pd.DataFrame
+    before_ns: Ints
+    before_device: Codes
+
+
 @table
-def idle_by_cause(gap_causes: pd.DataFrame) -> pd.DataFrame:
-    """Returns how long each device idled for each cause: device, cause (code into `CAUSES`),
-    idle_ns."""
+def idle_parts(
+    gap_causes: pd.DataFrame,
+    api: pd.DataFrame | None = None,
+    chain_calls: Codes | None = None,
+    relay: Codes | None = None,
+) -> IdleParts:
+    """Returns the parts of idle time: by cause, by gap, by call, by what held the host."""
+    cause, outside = gap_causes["cause"].to_numpy(), gap_causes["api"].to_numpy() < 0
+    before: tuple[Ints, Codes] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
+    if api is not None and chain_calls is not None and relay is not None:
+        before = _before(gap_causes, api, chain_calls, relay[chain_calls])
+    return IdleParts(
+        _by_cause(gap_causes),
+        _main_cause(gap_causes),
+        _calls(gap_causes),
+        gap_causes[cause == CAUSE["profiler"]].reset_index(drop=True),
+        gap_causes[np.isin(cause, _SLEEP) & outside].reset_index(drop=True),
+        *before,
+    )
+
+
+def _by_cause(gap_causes: pd.DataFrame) -> pd.DataFrame:
     length = (gap_causes["end_ns"] - gap_causes["start_ns"]).to_numpy()
     cause = gap_causes["cause"].to_numpy()
     found = {
@@ -34,32 +75,33 @@ def idle_by_cause(gap_causes: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-class IdleParts(NamedTuple):
-    """What is left of `gap_causes` once its many pieces are not needed.
+def _before(
+    gap_causes: pd.DataFrame, api: pd.DataFrame, calls: Codes, chain: Codes
+) -> tuple[Ints, Codes]:
+    """For each call how long the device that idled most did so for the time before it, and which
+    device that is."""
+    start, thread = api["start_ns"].to_numpy()[calls], api["thread"].to_numpy()[calls]
+    opens = start - outside_ns(chain, start, api["end_ns"].to_numpy()[calls])
+    idle = np.zeros(len(calls), dtype=np.int64)
+    device = np.full(len(calls), -1, dtype=gap_causes["device"].dtype)
+    outside, whose = gap_causes["api"].to_numpy() < 0, gap_causes["thread"].to_numpy()
+    for _, rows in runs(chain):
+        mine = Spans(opens[rows], start[rows])
+        told = outside & np.isin(whose, np.unique(thread[rows]))
+        for number, part in runs(gap_causes["device"].to_numpy()):
+            pieces = np.flatnonzero(told[part])
+            spent = union(Spans(*(gap_causes[c].to_numpy()[part][pieces] for c in _BOUNDS)))
+            share = covered(mine, spent)
+            more = share > idle[rows]
+            idle[rows][more], device[rows][more] = share[more], number
+    return idle, device
 
-    `main_cause` is the cause of the longest piece of each gap. `calls` has a row per call in
-    which the host stood while a device idled: api, device (that idled most), idle_ns (of it),
-    launch_ns (of all devices, caused by the launch). `profiled` and `asleep` are the pieces in
-    which the profiler held the host, and those in which a thread slept outside calls.
-    """
 
-    main_cause: Codes
-    calls: pd.DataFrame
-    profiled: pd.DataFrame
-    asleep: pd.DataFrame
-
-
-@table
-def idle_parts(gap_causes: pd.DataFrame) -> IdleParts:
-    """Returns the parts of idle time by gap, by call, by the profiler, and asleep."""
-    cause = gap_causes["cause"].to_numpy()
-    outside = np.isin(cause, _SLEEP) & (gap_causes["api"].to_numpy() < 0)
-    return IdleParts(
-        _main_cause(gap_causes),
-        _calls(gap_causes),
-        gap_causes[cause == CAUSE["profiler"]].reset_index(drop=True),
-        gap_causes[outside].reset_index(drop=True),
-    )
+def outside_ns(chain: Codes, start: Ints, end: Ints) -> Ints:
+    """Returns for each call, by chain and start, the time since the chain's call before it."""
+    outside = np.zeros(len(chain), dtype=np.int64)
+    outside[1:] = np.where(chain[1:] == chain[:-1], start[1:] - end[:-1], 0)
+    return outside
 
 
 def _main_cause(gap_causes: pd.DataFrame) -> Codes:

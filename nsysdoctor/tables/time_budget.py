@@ -104,19 +104,20 @@ def device_pieces(
         shares = partition(
             [Spans(start[mine], end[mine]) for mine in layers], int(row.start_ns), int(row.end_ns)
         )
-        found.append(_joined(device.dtype.type(row.device), shares))
+        found.append(_joined(int(row.device), shares))
     return pd.DataFrame(
         {name: np.concatenate([part[name] for part in found]) for name in found[0]}, copy=False
     )
 
 
-def _joined(device: np.signedinteger, shares: list[Spans]) -> dict[str, np.ndarray]:
+def _joined(device: int, shares: list[Spans]) -> dict[str, np.ndarray]:
     """The shares of the buckets of one device, by start."""
     start = np.concatenate([share.start for share in shares])
     order = np.argsort(start, kind="stable")
     count = [len(share.start) for share in shares]
+    width = np.promote_types(np.min_scalar_type(device), np.int16)
     return {
-        "device": np.full(len(order), device),
+        "device": np.full(len(order), device, dtype=width),
         "start_ns": start[order],
         "end_ns": np.concatenate([share.end for share in shares])[order],
         "bucket": np.repeat(np.arange(len(shares), dtype=np.int8), count)[order],
