@@ -6,8 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 
+from nsysdoctor.edits import of_subjects
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.findings import Measured, places_of
 from nsysdoctor.recipe import Recipe
@@ -68,20 +70,21 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
         inputs = [value(name, name in part.optional) for name in part.needs]
         return part.function(*inputs, **{name: params[name] for name in part.params})
 
-    rows = _asked_for(run(rule.measure), tables.optional("request")).reset_index(drop=True)
-    made[rule.name] = rows
-    if not len(rows):
-        return Measured(rule, rows, [], None)
-    return Measured(
-        rule,
-        rows,
-        places_of(run(rule.evidence) if rule.evidence else None, len(rows)),
-        run(rule.cure) if rule.cure else None,
-    )
+    rows = made[rule.name] = run(rule.measure).reset_index(drop=True)
+    asked = _asked_for(rows, tables.optional("request"))
+    if not asked:
+        return Measured(rule, rows.iloc[asked], [], None)
+    # Evidence and edits go by the row of what was measured, whether or not it was asked for.
+    places = places_of(run(rule.evidence) if rule.evidence else None, len(rows))
+    cure = run(rule.cure) if rule.cure else None
+    if len(asked) < len(rows):
+        rows, places = rows.iloc[asked].reset_index(drop=True), [places[row] for row in asked]
+        cure = of_subjects(cure, asked) if cure is not None else None
+    return Measured(rule, rows, places, cure)
 
 
-def _asked_for(rows: pd.DataFrame, request: Request | None) -> pd.DataFrame:
+def _asked_for(rows: pd.DataFrame, request: Request | None) -> list[int]:
     """The rows about the device that was asked for, and those about none."""
     if request is None or request.device is None or "device" not in rows:
-        return rows
-    return rows[rows["device"].isin((-1, request.device))]
+        return list(range(len(rows)))
+    return np.flatnonzero(rows["device"].isin((-1, request.device))).tolist()

@@ -110,6 +110,15 @@ def of_subject(cure: Cure, subject: int) -> list[pd.DataFrame]:
     return frames_of([_where(f, (f["subject"] == subject).to_numpy()) for f in frames_of(cure)])
 
 
+def of_subjects(cure: Cure, subjects: Sequence[int]) -> list[pd.DataFrame]:
+    """Returns the edits that cure some subjects, numbered anew in the order given."""
+    return [
+        frame.assign(subject=np.int32(number))
+        for number, subject in enumerate(subjects)
+        for frame in of_subject(cure, subject)
+    ]
+
+
 class Step(NamedTuple):
     """Edits of one kind in a scenario: what is edited and to what values, ns."""
 

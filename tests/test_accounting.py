@@ -210,6 +210,28 @@ def test_all_devices_are_reported_and_one_on_request() -> None:
     assert buckets(trace_of(text, Request(device=1))) == [(1, 20 * MS, 0, 0, 10 * MS)]
 
 
+TWO_GPUS = """
+kernel product = ampere_sgemm_128x64_tn
+repeat 20 every 2ms
+  0    1900us host range "step {n}"
+  5us  6us host cudaLaunchKernel -> +2us 300us s7 kernel product grid=512 block=256
+  +5us 6us host cudaLaunchKernel -> +1us 700us gpu1/s7 kernel product grid=512 block=256
+  +1us ..gpu1/s7 host cudaDeviceSynchronize
+"""
+
+
+def test_a_device_on_request_has_the_findings_that_it_has_among_all() -> None:
+    rules = select_rules(load_rules(), select=["fp32_gemm"])
+    all_devices, alone = (
+        diagnose_trace(trace_of(TWO_GPUS, Request(device=device)), Options(rules=rules))
+        for device in (None, 1)
+    )
+    one, other = sorted(all_devices.findings, key=lambda finding: finding.device or 0)
+    assert one.saving_ns != other.saving_ns
+    assert alone.findings == [other]
+    assert alone.combined_saving_ns == other.saving_ns
+
+
 def test_categories_are_the_same_in_every_layout(tmp_path_factory: pytest.TempPathFactory) -> None:
     from nsysdoctor.trace import open_trace
     from sample_traces import record, write
