@@ -55,7 +55,9 @@ def edited(graph: Graph, cure: Cure, scenario: Scenario) -> Iterator[Edited]:
     patch = _Patch(graph._replace(edges=graph.edges._replace(lag=lag)))
     try:
         for change in sorted(steps):
-            patch.make(change, Step.of(steps.pop(change)))
+            # How long an operation runs is set, all else gets no longer than asked.
+            lowest = change != Change.OP_NS
+            patch.make(change, Step.of(steps.pop(change), lowest=lowest))
         yield Edited(patch.graph, patch.begin())
     finally:
         patch.undo()

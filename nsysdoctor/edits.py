@@ -126,14 +126,19 @@ class Step(NamedTuple):
     ns: npt.NDArray[Any]
 
     @classmethod
-    def of(cls, steps: Sequence[Step]) -> Step:
-        """Returns the steps as one with one edit of each row: of several the last counts."""
+    def of(cls, steps: Sequence[Step], *, lowest: bool = True) -> Step:
+        """Returns the steps as one with one edit of each row: of several the lowest value counts,
+        or else the last."""
         if len(steps) > 1:
             row, ns = (np.concatenate(column) for column in zip(*steps, strict=True))
         else:
             row, ns = steps[0]
         if (row[1:] > row[:-1]).all():
             return cls(row, ns)
+        if lowest:
+            least = np.full(int(row.max()) + 1, np.iinfo(ns.dtype).max, dtype=ns.dtype)
+            np.minimum.at(least, row, ns)
+            ns = least[row]
         place = np.arange(len(row), dtype=np.int32)
         last = np.zeros(int(row.max()) + 1, dtype=np.int32)
         last[row] = place

@@ -150,6 +150,14 @@ def test_lags_of_any_length_are_exact_and_a_graph_is_restored(length: int) -> No
         assert column.tolist() == was.tolist()
 
 
+def test_of_two_cures_of_one_call_the_one_that_spares_more_counts() -> None:
+    replay = chain(3, Kind.STREAM)
+    cures = [edits(Change.STREAM_NS, 0, [1, 2], 0), edits(Change.STREAM_NS, 0, [2, 1], 1)]
+    saved = replay.saving_ns(cures[0])
+    assert saved > 0
+    assert replay.saving_ns(cures) == replay.saving_ns(cures[::-1]) == saved
+
+
 def test_certain_edits_are_told_from_those_of_a_kind_that_is_uncertain() -> None:
     sure, other = edits(Change.CALL_NS, 0, [1, 2]), edits(Change.OP_NS, 0, [1])
     ranged = edits(Change.OP_NS, 0, [2], 5, fast_ns=3)
