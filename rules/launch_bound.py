@@ -11,7 +11,7 @@ import pandas as pd
 from nsysdoctor.cuts import shorter_calls
 from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.intervals import Ints, runs
-from nsysdoctor.order import Codes, first_rows, packed
+from nsysdoctor.order import Codes, first_rows, narrowed, packed
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.idle_parts import IdleParts, of_calls
@@ -71,15 +71,17 @@ def run_calls(
     api, op, thread = (host_calls[c].to_numpy()[call] for c in ("api", "op", "thread"))
     idle = host_calls["idle_ns"].to_numpy()[call]
     idle += of_calls(api, idle_parts.calls, "launch_ns")
-    late = (idle > 0) & ~first
-    idle = np.where(late, idle, np.where(first | ~launch, 0, _passing_ns(op, gaps)))
+    idle[first] = 0
+    late = idle > 0
+    passed_on = np.flatnonzero(launch & ~first & ~late)
+    idle[passed_on] = _passing_ns(op[passed_on], gaps)
     label, labels = pd.factorize(np.array(thread_labels, dtype=object), sort=True)
-    label, device = label[thread], _run_device(run, op, ops)
+    label, device = narrowed(label)[thread], _run_device(run, op, ops)
     group = packed(label, device)
     one = first_rows(group)
     calls = {
-        "call": call, "api": api, "op": op, "run": run, "group": group, "first": first,
-        "launch": launch, "late": late, "idle_ns": idle,
+        "call": call, "api": api, "op": op, "run": run, "group": narrowed(group),
+        "first": first, "launch": launch, "late": late, "idle_ns": idle,
     }  # fmt: skip
     groups = pd.DataFrame({"thread": labels[label[one]], "device": device[one]})
     return RunCalls(groups, pd.DataFrame(calls, copy=False))
@@ -89,7 +91,7 @@ def _passing_ns(op: Codes, gaps: pd.DataFrame) -> Ints:
     """What the device took to pass on to each operation beyond the usual microsecond."""
     length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
     short = np.flatnonzero((length > _PASSED_ON_NS) & (length < _PASSING_NS))
-    # An operation ends one gap at most; row -1 of those that are none is never asked for.
+    # An operation ends one gap at most. The last row stands for gaps that the window ends.
     ended = gaps["op"].to_numpy()[short]
     passing = np.zeros(max(int(op.max(initial=0)), int(ended.max(initial=0))) + 2, dtype=np.int64)
     passing[ended] = length[short] - _PASSED_ON_NS

@@ -13,7 +13,6 @@ from nsysdoctor.recipe import table
 from nsysdoctor.tables.states import CAUSE, CAUSES
 
 _BOUNDS = ("start_ns", "end_ns")
-_SLEEP = (CAUSE["os_wait"], CAUSE["input_wait"])
 
 
 class IdleParts(NamedTuple):
@@ -45,7 +44,9 @@ def idle_parts(
     relay: Codes | None = None,
 ) -> IdleParts:
     """Returns the parts of idle time: by cause, by gap, by call, by what held the host."""
-    cause, outside = gap_causes["cause"].to_numpy(), gap_causes["api"].to_numpy() < 0
+    cause = gap_causes["cause"].to_numpy()
+    asleep = (cause == CAUSE["os_wait"]) | (cause == CAUSE["input_wait"])
+    asleep &= gap_causes["api"].to_numpy() < 0
     before: tuple[Ints, Codes] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
     if api is not None and chain_calls is not None and relay is not None:
         before = _before(gap_causes, api, chain_calls, relay[chain_calls])
@@ -54,7 +55,7 @@ def idle_parts(
         _main_cause(gap_causes),
         _calls(gap_causes),
         gap_causes[cause == CAUSE["profiler"]].reset_index(drop=True),
-        gap_causes[np.isin(cause, _SLEEP) & outside].reset_index(drop=True),
+        gap_causes[asleep].reset_index(drop=True),
         *before,
     )
 
@@ -85,9 +86,13 @@ def _before(
     idle = np.zeros(len(calls), dtype=np.int64)
     device = np.full(len(calls), -1, dtype=gap_causes["device"].dtype)
     outside, whose = gap_causes["api"].to_numpy() < 0, gap_causes["thread"].to_numpy()
+    count = max(int(whose.max(initial=0)), int(thread.max(initial=0))) + 1
     for _, rows in runs(chain):
         mine = Spans(opens[rows], start[rows])
-        told = outside & np.isin(whose, np.unique(thread[rows]))
+        # Of the row behind the last thread, which is -1, none is told.
+        in_chain = np.zeros(count + 1, dtype=bool)
+        in_chain[thread[rows]] = True
+        told = outside & in_chain[whose]
         for number, part in runs(gap_causes["device"].to_numpy()):
             pieces = np.flatnonzero(told[part])
             spent = union(Spans(*(gap_causes[c].to_numpy()[part][pieces] for c in _BOUNDS)))
