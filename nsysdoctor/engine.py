@@ -11,6 +11,7 @@ from nsysdoctor.ask import ask
 from nsysdoctor.edits import join, of_subject
 from nsysdoctor.findings import Measured, make_finding, rank_key
 from nsysdoctor.kernel_rows import kernel_summary
+from nsysdoctor.memory import give_back
 from nsysdoctor.ranks import Job, RankSummary, bring_together
 from nsysdoctor.replay import Price, Replay, finishes_of
 from nsysdoctor.report import Finding, Report
@@ -107,6 +108,7 @@ def diagnose_trace(
         trace.release(rule.uses)
     found = [measured for measured, _ in asked if measured is not None]
     told("pricing cures", _PRICED_SHARE)
+    give_back()
     findings, combined = _priced(found, trace, index)
     trace.release(_PRICED)
     info = trace_info(trace)

@@ -127,8 +127,8 @@ def launch_bound(
     """Returns a row per thread and device, for runs of launches and for slow graph launches:
     subject, device, thread, kind, count, launch_ns, idle_ns, detail."""
     span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
-    end = host_calls["end_ns"].to_numpy()
-    opens = host_calls["start_ns"].to_numpy() - host_calls["outside_ns"].to_numpy()
+    length = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy()
+    outside = host_calls["outside_ns"].to_numpy()
     rows = []
     for thread, device in run_calls.groups.itertuples(index=False):
         mine = run_calls.of(thread, device)
@@ -140,7 +140,7 @@ def launch_bound(
                 "thread": thread,
                 "kind": "launches",
                 "count": int(mine["launch"].sum()),
-                "launch_ns": int((end[call] - opens[call]).sum()),
+                "launch_ns": int(length[call].sum()) + int(outside[call].sum()),
                 "idle_ns": int(mine["idle_ns"].sum()),
                 "detail": _sequence(mine, ops, names),
             }
