@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysdoctor import compiled
-from nsysdoctor.intervals import innermost_at, spans
 from nsysdoctor.nesting import open_at
 
 Nest = list[tuple[int, int]]
@@ -60,5 +59,7 @@ def test_a_compiled_sweep_answers_as_a_plain_one(monkeypatch: pytest.MonkeyPatch
     plain = open_at(wanted, start, end, times)
     monkeypatch.setattr(compiled, "_COMPILED_SIZE", 0)
     assert open_at(wanted, start, end, times).tolist() == plain.tolist()
-    every = open_at(np.ones(len(start), dtype=bool), start, end, times)
-    assert every.tolist() == innermost_at(spans(start, end), times).tolist()
+    nest = list(zip(start.tolist(), end.tolist(), strict=True))
+    few = times[::50]
+    told = [nest[row] if row >= 0 else None for row in open_at(wanted, start, end, few).tolist()]
+    assert told == [by_looking(nest, wanted.tolist(), time) for time in few.tolist()]
