@@ -175,6 +175,12 @@ def sums(codes: np.ndarray, ns: Ints, size: int) -> Ints:
     return np.asarray(np.bincount(codes, ns, size), dtype=np.int64)
 
 
+def rows_of(code: int, sorted_codes: np.ndarray) -> slice:
+    """Returns the rows of one code among sorted ones."""
+    low = int(np.searchsorted(sorted_codes, code, "left"))
+    return slice(low, int(np.searchsorted(sorted_codes, code, "right")))
+
+
 def runs(codes: np.ndarray) -> Iterator[tuple[int, slice]]:
     """Yields the code of each run of equal ones and the rows of the run."""
     bounds = np.flatnonzero(codes[1:] != codes[:-1]) + 1

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, Spans, ascending, spans, split_before
+from nsysdoctor.intervals import Ints, Spans, ascending, rows_of, spans, split_before
 from nsysdoctor.metrics import METRICS
 from nsysdoctor.recipe import table
 from nsysdoctor.report import Metric
@@ -70,7 +70,7 @@ def metrics(
 
 def _of(pieces: pd.DataFrame, device: int) -> pd.DataFrame:
     """The pieces of one device, which come device by device."""
-    return pieces[slice(*np.searchsorted(pieces["device"].to_numpy(), (device, device + 1)))]
+    return pieces[rows_of(device, pieces["device"].to_numpy())]
 
 
 def _host_scope(steps: pd.DataFrame, window: pd.DataFrame) -> Scope:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, runs, sums
+from nsysdoctor.intervals import Ints, rows_of, runs, sums
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.states import CAUSES
 from nsysdoctor.tables.time_budget import BUCKETS
@@ -42,7 +42,7 @@ def rank_activity(
     found: list[tuple[int, str, int]] = []
     for device, rows in runs(device_pieces["device"].to_numpy()):
         spent = _inside(device_pieces, "bucket", len(BUCKETS), rows, low, high)[:-1]
-        own = slice(*np.searchsorted(gap_causes["device"].to_numpy(), (device, device + 1)))
+        own = rows_of(device, gap_causes["device"].to_numpy())
         idle = _inside(gap_causes, "cause", len(CAUSES), own, low, high)
         told = zip((*BUCKETS[:-1], *CAUSES), (*spent.tolist(), *idle.tolist()), strict=True)
         found.extend((device, what, ns) for what, ns in told)

@@ -115,7 +115,8 @@ def _joined(device: int, shares: list[Spans]) -> dict[str, np.ndarray]:
     start = np.concatenate([share.start for share in shares])
     order = np.argsort(start, kind="stable")
     count = [len(share.start) for share in shares]
-    width = np.promote_types(np.min_scalar_type(device), np.int16)
+    # Numbers of devices may be anything.
+    width = np.int16 if 0 <= device < 1 << 15 else np.int64
     return {
         "device": np.full(len(order), device, dtype=width),
         "start_ns": start[order],
