@@ -191,9 +191,12 @@ class Wish(NamedTuple):
     kind: Kind
 
 
-def settle(nodes: Nodes, wishes: Iterable[Wish]) -> Graph:
+def settle(
+    nodes: Nodes, wishes: Iterable[Wish], window: tuple[int, int] | None = None
+) -> Graph:
     """Returns the graph: of the edges into a node the one that promises the latest time binds
-    and gets the observed lag; the others get their typical lag, at most the observed one."""
+    and gets the observed lag; the others get their typical lag, at most the observed one. What
+    is usual is that of the window, if any."""
     parts = sorted((_part(wish, nodes.time) for wish in wishes), key=lambda part: part.kind)
     kinds = frozenset(part.kind for part in parts if len(part.source))
     first = np.zeros(len(nodes.time) + 1, dtype=np.int32)
@@ -205,8 +208,16 @@ def settle(nodes: Nodes, wishes: Iterable[Wish]) -> Graph:
     np.cumsum(first, dtype=np.int32, out=first)
     edges = _by_target(parts, first)
     edges = edges._replace(lag=_bound(edges, first, nodes.time))
-    usual = {kind: _usual_ns(edges.lag[edges.kind == kind]) for kind in _PASSED_ON}
+    told = _told(nodes.time, first, window)
+    usual = {kind: _usual_ns(edges.lag[told & (edges.kind == kind)]) for kind in _PASSED_ON}
     return Graph(nodes, edges, first, kinds, usual)
+
+
+def _told(time: Ints, first: Numbers, window: tuple[int, int] | None) -> np.ndarray | bool:
+    """Which edges lead into the window; all without one."""
+    if window is None:
+        return True
+    return np.repeat((time >= window[0]) & (time < window[1]), np.diff(first))
 
 
 class _Part(NamedTuple):

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
     from nsysdoctor.device_profile import DeviceProfile
 
 _UNITS_NS = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
@@ -27,6 +30,18 @@ class Request:
     window: Literal["auto", "all", "steady"] | tuple[int, int] = "auto"
     device: int | None = None
     profile: DeviceProfile | None = field(default=None, hash=False)
+
+    def shown(self, rows: pd.DataFrame) -> np.ndarray | None:
+        """Returns which calls or operations (start_ns, end_ns) a report is about: those that run
+        in a window told by its times; None without one, for all.
+
+        What is usual is learned from them, so that it does not depend on what else was read.
+        """
+        if not isinstance(self.window, tuple):
+            return None
+        low, high = self.window
+        running: np.ndarray = ((rows["end_ns"] > low) & (rows["start_ns"] < high)).to_numpy()
+        return running
 
 
 def parse_window(text: str, device: int | None = None) -> Request:

@@ -8,18 +8,19 @@ import pandas as pd
 from nsysdoctor.intervals import spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH
-from nsysdoctor.tables.steps import shown
+from nsysdoctor.window import Request
 
 
 @table
-def graph_kernels_hidden(ops: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
+def graph_kernels_hidden(ops: pd.DataFrame, request: Request) -> pd.DataFrame:
     """Returns a row per device with replays recorded as a whole: subject, device, count, graph_ns,
     hidden_ratio (of the time the device runs anything), level."""
     rows: list[dict[str, object]] = []
-    running = shown(ops, window)
-    is_graph = running & (ops["kind"].to_numpy() == GRAPH)
+    shown = request.shown(ops)
+    ops = ops if shown is None else ops[shown]
+    is_graph = ops["kind"].to_numpy() == GRAPH
     for device in np.unique(ops["device"].to_numpy()[is_graph]).tolist():
-        here = running & (ops["device"].to_numpy() == device)
+        here = ops["device"].to_numpy() == device
         mine, graphs = ops[here], ops[here & is_graph]
         graph_ns = union(spans(graphs["start_ns"], graphs["end_ns"])).total_ns
         busy_ns = union(spans(mine["start_ns"], mine["end_ns"])).total_ns
@@ -39,11 +40,12 @@ def graph_kernels_hidden(ops: pd.DataFrame, window: pd.DataFrame) -> pd.DataFram
 
 
 def evidence(
-    graph_kernels_hidden: pd.DataFrame, ops: pd.DataFrame, window: pd.DataFrame
+    graph_kernels_hidden: pd.DataFrame, ops: pd.DataFrame, request: Request
 ) -> pd.DataFrame:
     """Returns the replays: row, start_ns, end_ns, what."""
     row = {device: row for row, device in enumerate(graph_kernels_hidden["device"])}
-    mine = ops[(ops["kind"].to_numpy() == GRAPH) & shown(ops, window)]
+    shown, graph = request.shown(ops), ops["kind"].to_numpy() == GRAPH
+    mine = ops[graph if shown is None else graph & shown]
     return pd.DataFrame(
         {
             "row": mine["device"].map(row).to_numpy(dtype=np.int64),

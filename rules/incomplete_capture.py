@@ -12,9 +12,9 @@ from nsysdoctor.intervals import Ints, covered_before, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.steps import shown, tells_outside
 from nsysdoctor.units import ratio_text
 from nsysdoctor.verbs import Verb
+from nsysdoctor.window import Request
 
 _SAID = re.compile(
     r"(?i)not all cuda events|cuda.*\b(dropped|lost|discarded|overflow)|"
@@ -41,11 +41,13 @@ def asked_kernels(
     api_names: pd.DataFrame,
     links: Links,
     processes: pd.DataFrame,
-    window: pd.DataFrame,
+    request: Request,
 ) -> Asked:
     """Returns the launch calls, and those of them whose work the trace does not hold."""
     asked = (api["verb"].to_numpy() == int(Verb.LAUNCH)) & api["top"].to_numpy()
-    asked &= ~_captured(api, api_names) & shown(api, window)
+    asked &= ~_captured(api, api_names)
+    if (shown := request.shown(api)) is not None:
+        asked &= shown
     count = np.bincount(api["process"].to_numpy()[asked], minlength=len(processes))
     first_ns = api["start_ns"].to_numpy().min(where=asked, initial=np.iinfo(np.int64).max)
     asked[links.call[links.call >= 0]] = False
@@ -79,17 +81,18 @@ def incomplete_capture(
     links: Links,
     processes: pd.DataFrame,
     asked_kernels: Asked,
-    window: pd.DataFrame,
+    request: Request,
     diagnostic_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns a row per process with lost rows, or one where only the recorder says so: subject,
     device, count (rows lost), lost_ratio, lost_call_count, lost_kernel_count, from_ns, until_ns
     (since the start of the trace, or of the window asked for), summary, said, level."""
     start = min(int(ops["start_ns"].min()), asked_kernels.first_ns)
-    if not tells_outside(window):
-        start = int(window["start_ns"].iloc[0])
     said = _said(diagnostic_rows)
-    kernel = (ops["kind"].to_numpy() == KERNEL) & shown(ops, window)
+    kernel = ops["kind"].to_numpy() == KERNEL
+    if isinstance(request.window, tuple):
+        start = request.window[0]
+        kernel &= request.shown(ops)
     alone = ops[kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)]
     rows = []
     for process, name in enumerate(_labels(processes)):

@@ -33,6 +33,9 @@ FAR_NS = 1 << 62
 LONGEST_NS = 100 * 86_400 * 10**9
 """No capture lasts a hundred days."""
 
+LARGE_BYTES = 1 << 20
+"""Copies of this size show the rate of the link."""
+
 OPERATIONS = ("kernel", "memcpy", "memset", "graph")
 _ON_DEVICE = (*OPERATIONS, "api")
 _ON_HOST = ("nvtx", "osrt", "overhead", "cuda_overhead", "sync")
@@ -60,13 +63,16 @@ class Capture(NamedTuple):
 
     `first_ns` and `last_ns` bound its operations (0 without any); `places` has a row per process
     and CUDA ordinal that ran some: global_pid, ordinal; `kernels` one per process and kernel that
-    ran before all that is read: global_pid, full_id.
+    ran: global_pid, full_id, early (1: before all that is read); `copies` one per copy of
+    LARGE_BYTES or more between pinned memory and a device: global_pid, ordinal, copy_kind, bytes,
+    start_ns, end_ns.
     """
 
     first_ns: int
     last_ns: int
     places: pd.DataFrame
     kernels: pd.DataFrame
+    copies: pd.DataFrame
 
 
 class Stretch(NamedTuple):

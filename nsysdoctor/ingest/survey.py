@@ -14,6 +14,7 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.cut import (
+    LARGE_BYTES,
     OPERATIONS,
     Capture,
     Cut,
@@ -42,11 +43,13 @@ _MOST_LONE = 1_000
 _MIGRATIONS = (11, 12, 13)
 _PLACE = ["global_pid", "ordinal", "context", "green", "stream"]
 _COLUMNS = ["start_ns", "end_ns", "correlation", "node", *_PLACE]
-_KNOWN = frozenset({*_COLUMNS, "global_tid", "copy_kind", "full_id"})
+_KERNELS = ("global_pid", "full_id", "early")
+_COPIES = ("global_pid", "ordinal", "copy_kind", "bytes", "start_ns", "end_ns")
+_KNOWN = frozenset({*_COLUMNS, *_KERNELS, *_COPIES, "global_tid", "src_kind", "dst_kind"})
 _BY_NAME: dict[str, Source] = {source.name: source for source in SOURCES}
 
 Values = Mapping[str, int]
-Pairs = list[tuple[int, int]]
+Pairs = list[tuple[int, ...]]
 
 
 def survey(export: Export, low_ns: int, high_ns: int) -> View:
@@ -72,11 +75,24 @@ def survey(export: Export, low_ns: int, high_ns: int) -> View:
         clean=frozenset(table.name for table in (*tables, api) if table.clean),
     )
     cut = _with_calls(cut, linked, named)
-    ran = tables[0].pairs("full_id", f"start < {low} AND ({tables[0].linked(cut)}) IS NOT TRUE")
-    capture = Capture(
-        *bounds, _frame(places, "global_pid", "ordinal"), _frame(ran, "global_pid", "full_id")
+    return View(_with_host(cut, api), _capture(tables, cut, bounds, places))
+
+
+def _capture(
+    tables: Sequence[_Table], cut: Cut, bounds: tuple[int, int], places: Pairs
+) -> Capture:
+    """What is known of the whole capture, if a cut of it is read."""
+    kernel, copy = tables[:2]
+    early = f"start < {cut.low_ns} AND ({kernel.linked(cut)}) IS NOT TRUE"
+    ran = kernel.distinct("global_pid", "full_id", early=early)
+    moved = copy.distinct(*_COPIES, where=copy.large())
+    return Capture(
+        *bounds, _frame(places, *_PLACE[:2]), _frame(ran, *_KERNELS), _frame(moved, *_COPIES)
     )
-    return View(_with_host(cut, api), capture)
+
+
+def _frame(rows: Pairs, *names: str) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(names), dtype=np.int64)
 
 
 def surroundings(export: Export, view: View) -> View:
@@ -94,10 +110,6 @@ def surroundings(export: Export, view: View) -> View:
     if low <= capture.first_ns and capture.last_ns <= high:
         return View(None, capture)
     return View(Cut(low, high, low, high, clean=cut.clean), capture)
-
-
-def _frame(pairs: Pairs, *names: str) -> pd.DataFrame:
-    return pd.DataFrame(pairs, columns=list(names), dtype=np.int64)
 
 
 class _Table:
@@ -137,16 +149,26 @@ class _Table:
         """Returns the one number that is asked of the rows under a condition; none without any."""
         return [int(str(row[0])) for row in self.ask(asked, where) if row[0] is not None]
 
-    def pairs(self, name: str, where: str = "1") -> Pairs:
-        """Returns each process with each value of a column under a condition, sorted."""
-        rows = self.ask(f"DISTINCT {self._column('global_pid')}, {self._column(name)}", where)
-        return sorted((a, b) for a, b in rows if isinstance(a, int) and isinstance(b, int))
+    def distinct(self, *names: str, where: str = "1", **told: str) -> Pairs:
+        """Returns the combinations of columns, and of whether conditions hold, sorted."""
+        asked = [*map(self._column, names), *told.values()]
+        rows = self.ask("DISTINCT " + ", ".join(asked), where)
+        return sorted(tuple(map(int, map(str, row))) for row in rows if _whole(row))
+
+    def large(self) -> str:
+        """Returns the condition on large copies between pinned memory and a device."""
+        kind, size, source, target = map(
+            self._column, ("copy_kind", "bytes", "src_kind", "dst_kind")
+        )
+        ends = f"({source} = 1 AND {target} != 0 OR {target} = 1 AND {source} != 0)"
+        return f"{kind} IN (1, 2) AND {size} >= {LARGE_BYTES} AND {ends}"
 
     def ids(self, wanted: Sequence[Values]) -> Pairs:
         """Returns process and correlation id of single operations."""
         if not wanted:
             return []
-        return self.pairs("correlation", " OR ".join(self.alike(values) for values in wanted))
+        where = " OR ".join(self.alike(values) for values in wanted)
+        return self.distinct("global_pid", "correlation", where=where)
 
     def alike(self, values: Values) -> str:
         """Returns the condition that columns have these values."""
@@ -160,6 +182,11 @@ class _Table:
         if name == "global_pid":
             return f"ifnull({process_of(self._source, self._present)}, 0)"
         return f"ifnull({spelled(self._source, name, self._present) or 0}, 0)"
+
+
+def _whole(row: tuple[object, ...]) -> bool:
+    """Whether all values are numbers, as they should be."""
+    return all(isinstance(value, int) for value in row)
 
 
 def _rows(found: pd.DataFrame) -> pd.DataFrame:
@@ -181,7 +208,7 @@ def _bounds(tables: Iterable[_Table]) -> tuple[int, int]:
 
 def _places(tables: Iterable[_Table]) -> Pairs:
     """The processes and CUDA ordinals that operations ran on."""
-    return sorted({pair for table in tables for pair in table.pairs("ordinal")})
+    return sorted({pair for t in tables for pair in t.distinct("global_pid", "ordinal")})
 
 
 def _silent(ops: pd.DataFrame, places: Pairs, from_ns: int) -> Pairs:

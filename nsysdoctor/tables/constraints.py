@@ -16,6 +16,7 @@ from nsysdoctor.recipe import table
 from nsysdoctor.tables.turns import Turns, previous
 from nsysdoctor.tables.waiting import Waiting
 from nsysdoctor.verbs import SUBMITS
+from nsysdoctor.window import Request
 
 _LAUNCH_NS = 10_000
 _STREAM_NS = 2_000
@@ -54,15 +55,18 @@ def constraint_graph(
     waiting: Waiting,
     relay: Ints,
     collectives: pd.DataFrame,
+    request: Request,
 ) -> Graph:
-    """Returns the constraint graph of the whole trace; see `nsysdoctor.graph`."""
+    """Returns the constraint graph of the whole trace; see `nsysdoctor.graph`. What is usual is
+    told by what a report is about."""
     nodes = number_nodes(api, ops)
     wishes = (
         _host_wishes(api, nodes, waiting, relay),
-        _op_wishes(ops, api, nodes, links, waiting),
+        _op_wishes(ops, api, nodes, links, waiting, request),
         _run_wishes(ops, nodes, collectives),
     )
-    return settle(nodes, chain.from_iterable(wishes))
+    window = request.window if isinstance(request.window, tuple) else None
+    return settle(nodes, chain.from_iterable(wishes), window)
 
 
 def _host_wishes(
@@ -82,15 +86,23 @@ def _host_wishes(
 
 
 def _op_wishes(
-    ops: pd.DataFrame, api: pd.DataFrame, nodes: Nodes, links: Links, waiting: Waiting
+    ops: pd.DataFrame,
+    api: pd.DataFrame,
+    nodes: Nodes,
+    links: Links,
+    waiting: Waiting,
+    request: Request,
 ) -> Iterator[Wish]:
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     launched, follows = np.flatnonzero(links.call >= 0), np.flatnonzero(links.before >= 0)
     call = links.call[launched]
     latency = start[launched] - api["start_ns"].to_numpy()[call]
-    launch_ns = _usual(latency, _LAUNCH_NS) + _held_up(api, call, waiting, latency)
+    shown = request.shown(ops)
+    usual_ns = _usual(latency if shown is None else latency[shown[launched]], _LAUNCH_NS)
+    launch_ns = usual_ns + _held_up(api, call, waiting, latency, request)
     pause = start[follows] - end[links.before[follows]]
-    stream_ns = _usual(pause[pause >= 0], _STREAM_NS)
+    told = pause >= 0 if shown is None else (pause >= 0) & shown[follows]
+    stream_ns = _usual(pause[told], _STREAM_NS)
     target = _of(nodes.op_start, launched)
     yield Wish(nodes.call_start[call], target, launch_ns, Kind.LAUNCH)
     yield _after(nodes, links.before, stream_ns, Kind.STREAM)
@@ -120,17 +132,22 @@ def _after(nodes: Nodes, before: Numbers, typical_ns: int, kind: Kind) -> Wish:
     return Wish(nodes.op_end[before[has]], nodes.op_start[has], typical_ns, kind)
 
 
-def _held_up(api: pd.DataFrame, call: Numbers, waiting: Waiting, latency: Ints) -> Ints:
+def _held_up(
+    api: pd.DataFrame, call: Numbers, waiting: Waiting, latency: Ints, request: Request
+) -> Ints:
     """How much longer than usual each call was held up before it submitted its operation, by a
     lock or by loading code: its excess, where the operation starts that late at least."""
     length = (api["end_ns"] - api["start_ns"]).to_numpy()
     verb = api["verb"].to_numpy()
     excess = np.zeros(len(api), dtype=np.int64)
     slow = (length > _HELD_NS) & ~waiting.blocks
+    shown = request.shown(api)
     for submits in SUBMITS:
-        rows = np.flatnonzero(slow & (verb == submits))
-        if len(rows):
-            excess[rows] = length[rows] - np.median(length[verb == submits])
+        alike = verb == submits
+        rows = np.flatnonzero(slow & alike)
+        told = alike if shown is None else alike & shown
+        if len(rows) and told.any():
+            excess[rows] = length[rows] - np.median(length[told])
     held = excess[call]
     held[(held <= _HELD_NS) | (held > latency)] = 0
     return held

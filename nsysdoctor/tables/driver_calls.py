@@ -11,6 +11,7 @@ from nsysdoctor.tables.host_time import own_cost
 from nsysdoctor.tables.idle_parts import IdleParts, of_calls
 from nsysdoctor.tables.waiting import Waiting
 from nsysdoctor.verbs import ALLOCATIONS, Verb
+from nsysdoctor.window import Request
 
 _DELAYED_NS = 50_000
 _OWNERS = frozenset({*ALLOCATIONS, Verb.MODULE})
@@ -56,7 +57,11 @@ def driver_calls(
 
 @table
 def lock_delays(
-    host_calls: pd.DataFrame, driver_calls: pd.DataFrame, api: pd.DataFrame, waiting: Waiting
+    host_calls: pd.DataFrame,
+    driver_calls: pd.DataFrame,
+    api: pd.DataFrame,
+    waiting: Waiting,
+    request: Request,
 ) -> pd.DataFrame:
     """Returns the calls that took long because another thread of their process held the driver
     in one of `driver_calls`.
@@ -68,7 +73,7 @@ def lock_delays(
         columns = ("call", "api", "usual_ns", "process")
         return pd.DataFrame({c: np.empty(0, dtype=np.int64) for c in columns})
     process = api["process"].to_numpy()[host_calls["api"].to_numpy()]
-    slow, usual = _slow_calls(host_calls, waiting)
+    slow, usual = _slow_calls(host_calls, waiting, request)
     start, end = (host_calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     found = [np.empty(0, dtype=np.int64)]
     for code, held in driver_calls.groupby("process", sort=True):
@@ -87,13 +92,17 @@ def lock_delays(
     )
 
 
-def _slow_calls(host_calls: pd.DataFrame, waiting: Waiting) -> tuple[np.ndarray, Ints]:
+def _slow_calls(
+    host_calls: pd.DataFrame, waiting: Waiting, request: Request
+) -> tuple[np.ndarray, Ints]:
     """Which calls take much longer than usual and wait for no operation, and what is usual."""
     own, verb = own_cost(host_calls, waiting), host_calls["verb"].to_numpy()
     usual = np.zeros(int(verb.max(initial=0)) + 1)
-    for code in np.unique(verb).tolist():
+    shown = request.shown(host_calls)
+    for code in np.unique(verb if shown is None else verb[shown]).tolist():
+        told = own[verb == code if shown is None else (verb == code) & shown]
         # The short end: with many threads most calls may be delayed.
-        usual[code] = np.quantile(own[verb == code], 0.25)
+        usual[code] = np.quantile(told, 0.25)
     slow = (own > 3 * usual[verb] + _DELAYED_NS) & ~host_calls["blocks"].to_numpy()
     slow &= ~np.isin(verb, [int(v) for v in _OWNERS])
     return slow, usual.astype(np.int64)[verb]

@@ -22,7 +22,7 @@ def earlier_kernels(
     `names`). Empty where the capture was read whole."""
     if capture is None:
         return pd.DataFrame({"process": [], "name": []}, dtype=np.int64)
-    ran = capture.kernels
+    ran = capture.kernels[capture.kernels["early"] == 1]
     kernel = op_names[op_names["kind"] == KERNEL]
     # Several string ids may spell one name; operations have the first row of it.
     row_of = {full: row for row, full in zip(kernel.index[::-1], kernel["full"][::-1], strict=True)}

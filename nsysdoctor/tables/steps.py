@@ -244,15 +244,6 @@ def tells_outside(window: pd.DataFrame) -> bool:
     return str(window["basis"].iloc[0]) != "given"
 
 
-def shown(rows: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
-    """Returns which calls or operations a report is about: those that run in a window told by its
-    times, else all."""
-    if tells_outside(window):
-        return np.ones(len(rows), dtype=bool)
-    low, high = window["start_ns"].iloc[0], window["end_ns"].iloc[0]
-    return np.asarray((rows["end_ns"].to_numpy() > low) & (rows["start_ns"].to_numpy() < high))
-
-
 def _window_rows(
     window: tuple[int, int], basis: str, host: tuple[int, int], parts: Spans | None = None
 ) -> pd.DataFrame:

@@ -9,13 +9,14 @@ import pandas as pd
 
 from nsysdoctor.device_profile import DeviceProfile
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.ingest.cut import LARGE_BYTES, Capture
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.copies import PINNED
+from nsysdoctor.tables.ops import COPY_NAMES
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.window import Request
 
-_LARGE_BYTES = 1 << 20
 _SETUP_NS = 2_000
 """What even the smallest copy takes on a copy engine."""
 
@@ -64,15 +65,20 @@ def same_keys(frame: pd.DataFrame, keys: pd.DataFrame, names: list[str]) -> np.n
 
 @table
 def pinned_rates(
-    copies: pd.DataFrame, devices: pd.DataFrame, request: Request | None = None
+    copies: pd.DataFrame,
+    devices: pd.DataFrame,
+    capture: Capture | None,
+    places: pd.DataFrame,
+    request: Request | None = None,
 ) -> pd.DataFrame:
-    """Returns the rate of large pinned copies per device and direction.
+    """Returns the rate of large pinned copies of the whole capture per device and direction.
 
     Columns: device, direction (HtoD, DtoH), bytes_per_s, slow_bytes_per_s, fast_bytes_per_s,
     measured (bool: from at least three pinned copies of a megabyte or more in this trace, or from
     the request's profile of this model; else from the link that GPUs of this generation have).
     """
     profile = request.profile if request is not None else None
+    copies = copies if capture is None else _copies_of(capture, places)
     rows = [
         _rate(copies, device, direction, profile)
         for device in devices.to_dict("records")
@@ -83,6 +89,22 @@ def pinned_rates(
     return pd.DataFrame(rows, columns=list(names))
 
 
+def _copies_of(capture: Capture, places: pd.DataFrame) -> pd.DataFrame:
+    """The large pinned copies of a capture, as far as their rates are asked for."""
+    found = capture.copies
+    if not found["global_pid"].any() and len(places):
+        found = found.assign(global_pid=places["global_pid"].iloc[0])
+    length = (found["end_ns"] - found["start_ns"]).clip(lower=1)
+    found = found.assign(
+        direction=found["copy_kind"].map(COPY_NAMES),
+        rate_bytes_per_s=found["bytes"] * 1e9 / length,
+        src_kind=PINNED,
+        dst_kind=PINNED,
+        pageable=False,
+    )
+    return found.merge(places, "left", ["global_pid", "ordinal"])
+
+
 def _rate(
     copies: pd.DataFrame,
     about: dict[str, Any],
@@ -91,7 +113,7 @@ def _rate(
 ) -> tuple[int, str, float, float, float, bool]:
     device, major = int(about["device"]), int(about["compute_major"])
     mine = copies[(copies["device"] == device) & (copies["direction"] == direction)]
-    mine = mine[(mine["bytes"] >= _LARGE_BYTES) & ~mine["pageable"]]
+    mine = mine[(mine["bytes"] >= LARGE_BYTES) & ~mine["pageable"]]
     pinned = mine[(mine["src_kind"] == PINNED) | (mine["dst_kind"] == PINNED)]
     if len(pinned) >= 3:
         slow, middle, fast = np.percentile(pinned["rate_bytes_per_s"], (25, 50, 75))

@@ -12,6 +12,7 @@ from nsysdoctor.intervals import Ints, Spans
 from nsysdoctor.order import first_rows, narrowed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.verbs import SYNCS, Verb
+from nsysdoctor.window import Request
 
 _OWN_NS = 10_000
 _LAG_NS = 20_000
@@ -50,6 +51,7 @@ def waiting(
     launches: pd.DataFrame,
     submissions: pd.DataFrame,
     pageable_calls: Ints,
+    request: Request,
     syncs: pd.DataFrame | None = None,
     event_rows: pd.DataFrame | None = None,
     processes: pd.DataFrame | None = None,
@@ -67,7 +69,8 @@ def waiting(
     blocks = np.zeros(len(api), dtype=bool)
     for call, _ in pairs:
         blocks[call] = True
-    pairs.append(_observed(ops, api, submissions, blocks))
+    unusual = _unusual(api, np.flatnonzero(api["top"].to_numpy() & ~blocks), request)
+    pairs.append(_observed(ops, api, submissions, unusual))
     call = np.concatenate([c for c, _ in pairs])
     op = np.concatenate([o for _, o in pairs])
     blocks[call] = True
@@ -239,10 +242,9 @@ def _event_waits(
 
 
 def _observed(
-    ops: pd.DataFrame, api: pd.DataFrame, submissions: pd.DataFrame, known: np.ndarray
+    ops: pd.DataFrame, api: pd.DataFrame, submissions: pd.DataFrame, rows: Ints
 ) -> tuple[Ints, Ints]:
-    """Calls that took unusually long and returned right after an operation ended."""
-    rows = _unusual(api, np.flatnonzero(api["top"].to_numpy() & ~known))
+    """Calls that took unusually long (`rows`) and returned right after an operation ended."""
     rows = rows[_may_wait(ops, api, submissions, rows)]
     start, end, process = (api[c].to_numpy()[rows] for c in ("start_ns", "end_ns", "process"))
     call, op = [_NONE], [_NONE]
@@ -261,14 +263,16 @@ def _observed(
     return np.concatenate(call), np.concatenate(op)
 
 
-def _unusual(api: pd.DataFrame, rows: Ints) -> Ints:
+def _unusual(api: pd.DataFrame, rows: Ints, request: Request) -> Ints:
     """Those of the calls that take long for their kind, and all long ones that synchronise."""
     length = (api["end_ns"] - api["start_ns"]).to_numpy()
     rows = rows[length[rows] > _LAG_NS]
     name, mine = api["name"].to_numpy(), length[rows]
     unusual = np.isin(api["verb"].to_numpy()[rows], [int(v) for v in SYNCS])
+    shown = request.shown(api)
     for code in np.unique(name[rows]):
-        usual = np.percentile(length[name == code], 25)
+        told = length[name == code if shown is None else (name == code) & shown]
+        usual = np.percentile(told, 25) if len(told) else np.inf
         unusual |= (name[rows] == code) & (mine > 3 * usual + _LAG_NS)
     return rows[unusual]
 
