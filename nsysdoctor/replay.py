@@ -151,7 +151,7 @@ def finishes_of(
     if marks is not None and window.basis == "steady":
         called = submissions["called_ns"].to_numpy()
         inside = (called >= window.host_start_ns) & (called < window.host_end_ns)
-    inside &= _leading(submissions, relay)
+    inside &= _leading(graph, submissions, relay)
     process = submissions["process"].to_numpy()
     found = []
     for owner in np.unique(process[inside]).tolist():
@@ -162,11 +162,14 @@ def finishes_of(
     return found
 
 
-def _leading(submissions: pd.DataFrame, relay: Ints) -> np.ndarray:
+def _leading(graph: Graph, submissions: pd.DataFrame, relay: Ints) -> np.ndarray:
     """Which submissions come from chains that launch a fair part of the work."""
-    chain = relay[submissions["api"].to_numpy()]
-    work = submissions["work_ns"].groupby(chain).transform("sum").to_numpy()
-    return np.asarray(work >= _FAIR_RATIO * int(submissions["work_ns"].sum()))
+    chain, op, nodes = relay[submissions["api"].to_numpy()], submissions["op"], graph.nodes
+    work = nodes.time[nodes.op_end[op]]
+    work -= nodes.time[nodes.op_start[op]]
+    place, _ = pd.factorize(chain)
+    share = pd.Series(work).groupby(place, sort=True).sum().to_numpy()
+    return np.asarray((share >= _FAIR_RATIO * int(work.sum()))[place])
 
 
 def _host_end(graph: Graph, api: pd.DataFrame, thread: int, end_ns: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -127,8 +128,6 @@ def launch_bound(
     """Returns a row per thread and device, for runs of launches and for slow graph launches:
     subject, device, thread, kind, count, launch_ns, idle_ns, detail."""
     span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
-    length = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy()
-    outside = host_calls["outside_ns"].to_numpy()
     rows = []
     for thread, device in run_calls.groups.itertuples(index=False):
         mine = run_calls.of(thread, device)
@@ -140,7 +139,7 @@ def launch_bound(
                 "thread": thread,
                 "kind": "launches",
                 "count": int(mine["launch"].sum()),
-                "launch_ns": int(length[call].sum()) + int(outside[call].sum()),
+                "launch_ns": _spent_ns(host_calls, call),
                 "idle_ns": int(mine["idle_ns"].sum()),
                 "detail": _sequence(mine, ops, names),
             }
@@ -164,13 +163,21 @@ def launch_bound(
     return found[found["idle_ns"] > min_ratio * span_ns] if rows else found
 
 
+def _spent_ns(host_calls: pd.DataFrame, call: Codes) -> int:
+    """What calls take, with the time of their thread before them."""
+    start, end, outside = (host_calls[c].to_numpy() for c in ("start_ns", "end_ns", "outside_ns"))
+    length = end[call]
+    length -= start[call]
+    length += outside[call]
+    return int(length.sum())
+
+
 def _sequence(mine: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame) -> str:
     """What repeats: the run of kernels that comes most often, by its kernels' names."""
     op, run = (mine[c].to_numpy()[mine["launch"].to_numpy()] for c in ("op", "run"))
     kernel = ops["kind"].to_numpy()[op] == KERNEL
     op, run = op[kernel], run[kernel]
-    length = ops["end_ns"].to_numpy()[op] - ops["start_ns"].to_numpy()[op]
-    said = f"kernels typically take {ns_text(float(pd.Series(length).median()))}"
+    said = f"kernels typically take {ns_text(_typical_ns(op, ops))}"
     name = ops["name"].to_numpy()[op].astype(np.int32)
     # A run as the bytes of its codes, of which a dictionary takes a million in a moment.
     text, width = name.tobytes(), name.itemsize
@@ -187,6 +194,12 @@ def _sequence(mine: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame) -> str
         f"{said}; a sequence of {len(best) // width} repeats {counts[best]} times: "
         f"{_spoken(distinct[:_NAMED], names)}" + (" …" if len(distinct) > _NAMED else "")
     )
+
+
+def _typical_ns(op: Codes, ops: pd.DataFrame) -> float:
+    length = ops["end_ns"].to_numpy()[op]
+    length -= ops["start_ns"].to_numpy()[op]
+    return float(np.median(length, overwrite_input=True)) if len(length) else math.nan
 
 
 def _spoken(codes: list[int], names: pd.DataFrame) -> str:
@@ -206,18 +219,22 @@ def cure(
     for row, (kind, thread, device) in enumerate(_keys(launch_bound)):
         if kind == "launches":
             mine = run_calls.of(thread, device)
-            rest = mine.loc[~mine["first"], "api"].to_numpy()
+            api_row, op, first, launch, late = (mine[c].to_numpy() for c in _OF_CALLS)
+            rest = api_row[~first]
             parts += [edits(Change.CALL_NS, row, rest), edits(Change.OUTSIDE_NS, row, rest)]
-            node = mine[~mine["first"] & mine["launch"]]
-            after = np.where(node["late"], _STREAM_NS, _PASSED_ON_NS)
+            node = ~first & launch
+            after = np.where(late[node], np.int16(_STREAM_NS), np.int16(_PASSED_ON_NS))
             parts.append(
-                edits(Change.STREAM_NS, row, node["op"], after,
+                edits(Change.STREAM_NS, row, op[node], after,
                       slow_ns=_SLOW_STREAM_NS, fast_ns=_FAST_STREAM_NS)
             )
         else:
             mine = _of(graph_calls, thread, device)
             parts.append(_usual_graphs(row, mine, api, launches))
     return join(*parts)
+
+
+_OF_CALLS = ("api", "op", "first", "launch", "late")
 
 
 def _of(graph_calls: pd.DataFrame, thread: str, device: int) -> pd.DataFrame:

@@ -66,21 +66,18 @@ class Marks(NamedTuple):
 def submissions(ops: pd.DataFrame, launches: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     """Returns the operations in the order in which the host submitted them.
 
-    Columns: op, api, process, called_ns, kind, work_ns (the operation's duration), sorted by
-    process, call start, op.
+    Columns: op, api, process, called_ns, kind, sorted by process, call start, op.
     """
     op, call = launches["op"].to_numpy(), launches["api"].to_numpy()
     called, process = (api[c].to_numpy()[call] for c in ("start_ns", "process"))
     order = time_order(called, lambda rows: (op[rows],), process)
     op, call = op[order], call[order]
-    work = ops["end_ns"].to_numpy()[op] - ops["start_ns"].to_numpy()[op]
     found = {
         "op": op,
         "api": call,
         "process": process[order],
         "called_ns": called[order],
         "kind": ops["kind"].to_numpy()[op],
-        "work_ns": work,
     }
     return pd.DataFrame(found, copy=False)
 
@@ -114,8 +111,9 @@ def _holds_the_work(marks: Marks, submissions: pd.DataFrame, ops: pd.DataFrame) 
     called = submissions["called_ns"].to_numpy()
     inside = mine & (called >= marks.start[0]) & (called < marks.end[-1])
     own = ops["process"].to_numpy() == marks.process
-    work = int((ops["end_ns"] - ops["start_ns"]).to_numpy()[own].sum())
-    return int(submissions["work_ns"].to_numpy()[inside].sum()) >= MIN_WORK_RATIO * work
+    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    held = int(length[submissions["op"].to_numpy()[inside]].sum())
+    return held >= MIN_WORK_RATIO * int(length[own].sum())
 
 
 class _Work:
@@ -197,7 +195,8 @@ def _from_period(
     """Steps from what recurs in the order in which the chain of calls that launches most work
     submits and synchronises."""
     chain = relay[submissions["api"].to_numpy()]
-    work = submissions["work_ns"].groupby(chain).sum().sort_index()
+    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[submissions["op"].to_numpy()]
+    work = pd.Series(length).groupby(chain).sum().sort_index()
     if work.max() < MIN_WORK_RATIO * work.sum():
         return None
     symbol, called, thread = _symbols(submissions, ops, api, relay == int(work.idxmax()))
