@@ -54,6 +54,7 @@ class Trace:
         self._tables: dict[str, Any] = {}
         self._missing: dict[str, MissingTableError] = {}
         self._dropped: dict[str, dict[str, int]] = {}
+        self._counted: dict[str, int] = {}
         self._uses: Counter[str] = Counter()
         self._owed: set[str] = set()
 
@@ -141,9 +142,10 @@ class Trace:
         """Returns how many rows the main tables of the export hold."""
         counts = {}
         for name in ("kernel", "memcpy", "memset", "graph", "api", "nvtx", "osrt"):
-            source = _SOURCES[f"{name}_rows"]
-            table = self.export.table_of(source)
-            counts[name] = self.export.count(f'SELECT count(*) FROM "{table}"') if table else 0
+            counts[name] = self._counted.get(name, -1)
+            if counts[name] < 0:
+                table = self.export.table_of(_SOURCES[f"{name}_rows"])
+                counts[name] = self.export.count(f'SELECT count(*) FROM "{table}"') if table else 0
         return counts
 
     def _make(self, name: str) -> Any:
@@ -195,6 +197,8 @@ class Trace:
             raise MissingTableError(f"steps are told without {source.name} rows", "")
         rows = self.export.read(asked, cut)
         self._dropped[source.name] = rows.dropped
+        if cut is None and source.where is None:
+            self._counted[source.name] = rows.total
         if not len(rows.frame) and (cut is None or not self.export.holds(source)):
             # Exports with all tables hold empty ones for what was not recorded.
             raise MissingTableError(
