@@ -273,6 +273,3 @@ def _replay(trace: Trace) -> Replay | None:
     return Replay(graph, finishes, int(window["end_ns"] - window["start_ns"]))
 
 
-def with_path(report: Report, path: str) -> Report:
-    """Returns the report with its only trace named by another path."""
-    return replace(report, traces=[replace(report.traces[0], path=path)])

@@ -63,21 +63,6 @@ def layout_of(full: str) -> Layout | None:
     return None
 
 
-_TILE = re.compile(
-    r"(?:tilesize|(?:gemm|cudnn|fprop|dgrad|wgrad)_(?:[a-z]+\w*?_)??)(\d+)x(\d+)(?=[x_]|$)"
-)
-_PERSISTENT = re.compile(r"nvjet|warpgroup|persistent|stream_?k|device_kernel", re.IGNORECASE)
-
-
-def output_tile(full: str) -> tuple[int, int] | None:
-    """Rows and columns of the output that one block of a matrix kernel computes, by its name.
-
-    None for persistent kernels, whose blocks walk over many tiles.
-    """
-    hit = None if _PERSISTENT.search(full) else _TILE.search(full)
-    return (int(hit[1]), int(hit[2])) if hit else None
-
-
 def operand_sizes(full: str) -> tuple[int, ...] | None:
     """Bytes per element of the result, then of each input of a pointwise kernel, by its name.
 

@@ -77,19 +77,6 @@ def gaps(these: Spans, low: int, high: int) -> Spans:
     return _real(Spans(start, end))
 
 
-def intersect(left: Spans, right: Spans) -> Spans:
-    """Returns the merged intersection of two merged sets."""
-    low = np.searchsorted(right.end, left.start, side="right")
-    count = np.maximum(np.searchsorted(right.start, left.end, side="left") - low, 0)
-    mine = np.repeat(np.arange(len(left.start)), count)
-    first = np.repeat(low - (np.cumsum(count) - count), count)
-    other = first + np.arange(len(mine))
-    return Spans(
-        np.maximum(left.start[mine], right.start[other]),
-        np.minimum(left.end[mine], right.end[other]),
-    )
-
-
 def without(left: Spans, right: Spans) -> tuple[Spans, Ints]:
     """Returns the parts of `left` that `right` leaves free, and the row of `left` of each.
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.geometry import MULTI_TENSOR_CHUNK, Layout, Span, layout_of, output_tile
+from nsysdoctor.geometry import MULTI_TENSOR_CHUNK, Layout, Span, layout_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -47,26 +47,6 @@ def limit_bytes(duration_ns: npt.ArrayLike, peak_bytes_per_s: float | Floats | N
     peak = np.nan if peak_bytes_per_s is None else peak_bytes_per_s
     limit = np.asarray(duration_ns, dtype=np.float64) * peak / 1e9
     return np.asarray(np.where(np.isnan(limit), np.inf, limit), dtype=np.float64)
-
-
-def matrix_outputs(kernels: pd.DataFrame, full_names: Sequence[str]) -> Floats:
-    """Output elements of each matrix kernel, at most: tile of its name x blocks; NaN if untold.
-
-    Columns as for `kernel_traffic`. Batches and the slices of a split sum count each. The inner
-    size is not in the launch, so operations follow only from shapes (`nsysdoctor.flops`).
-    """
-    code = kernels["name"].to_numpy(dtype=np.int64)
-    used, row = np.unique(code, return_inverse=True)
-    tiles = [output_tile(full_names[name]) for name in used]
-    area = np.array([tile[0] * tile[1] if tile else np.nan for tile in tiles], dtype=np.float64)
-    result: Floats = area[row] * _product(kernels, "grid") if len(used) else area
-    return result
-
-
-def _product(kernels: pd.DataFrame, prefix: str) -> Ints:
-    columns = [kernels[f"{prefix}_{axis}"].to_numpy(dtype=np.int64) for axis in "xyz"]
-    result: Ints = columns[0] * columns[1] * columns[2]
-    return result
 
 
 def _estimates(

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysdoctor.bound import BASES, BOUNDS, Roofline, roofs_of
-from nsysdoctor.geometry import Layout, layout_of, output_tile, template_arguments
+from nsysdoctor.geometry import Layout, layout_of, template_arguments
 from nsysdoctor.peaks import DevicePeaks, device_peaks, has_tensor_dtype
-from nsysdoctor.roofline import launch_traffic, limit_bytes, matrix_outputs
+from nsysdoctor.roofline import launch_traffic, limit_bytes
 from nsysdoctor.tables.taxonomy import classify
 
 GB = 10**9
@@ -144,24 +144,6 @@ def test_a_broken_name_is_no_error(text: str) -> None:
     layout_of(text)
     layout_of("vectorized_elementwise_kernel<4, " + text)
     assert isinstance(template_arguments(text, "k"), list)
-
-
-@pytest.mark.parametrize(
-    ("name", "tile"),
-    [
-        ("ampere_sgemm_128x64_tn", (128, 64)),
-        ("volta_fp16_s884gemm_fp16_256x128_ldg8_f2f_tn", (256, 128)),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1", (64, 256)),
-        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(P)", (128, 256)),
-        ("volta_scudnn_128x32_relu_interior_nn_v1", (128, 32)),
-        # persistent: blocks walk over tiles
-        ("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN", None),
-        ("sm90_xmma_gemm_bf16bf16_tilesize128x128x64_warpgroupsize1x1x1_execute", None),
-        ("naive_gemm(const float *)", None),
-    ],
-)
-def test_output_tile(name: str, tile: tuple[int, int] | None) -> None:
-    assert output_tile(name) == tile
 
 
 def launches(*rows: tuple[int, int, int, int]) -> pd.DataFrame:
@@ -338,14 +320,6 @@ def test_dropout_is_known_while_its_grid_is_not_cut(sm_count: int | None, known:
     kernels = launches((0, 100, 256, 100_000))
     table = kernel_traffic(kernels, [DROPOUT], sm_count=sm_count)
     assert table["bytes"].fillna(0).tolist() == [100 * 256 * 9 if known else 0]
-
-
-def test_matrix_outputs() -> None:
-    names = ["ampere_sgemm_128x64_tn", "nvjet_tst_192x192_64x4_TNN", "vadd(float *)"]
-    kernels = launches((0, 10, 128, 1), (1, 132, 128, 1), (2, 9, 128, 1)).assign(grid_y=4)
-    assert matrix_outputs(kernels, names).tolist()[0] == 40 * 128 * 64
-    assert np.isnan(matrix_outputs(kernels, names)[1:]).all()
-    assert len(matrix_outputs(launches(), names)) == 0
 
 
 POOL = [

@@ -161,6 +161,3 @@ def _without_nulls(
     return kept, batch.num_rows - kept.num_rows
 
 
-def empty_frame(source: Source) -> pd.DataFrame:
-    """Returns a frame of no rows with the source's columns."""
-    return Store(source.columns, 0).frame([(0, 0)])

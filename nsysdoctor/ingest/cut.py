@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from nsysdoctor.export_codes import PROCESS_MASK
 from nsysdoctor.ingest.schema import Source
 
 FAR_NS = 1 << 62
@@ -43,7 +44,6 @@ _LINKED = (*OPERATIONS, "api", "sync", "event")
 
 _DOMAIN, _MARK = 75, 34
 """Rows of NVTX_EVENTS that name a domain, whenever it was made, and instants, which have no end."""
-
 
 _DETAILS = frozenset(
     {
@@ -186,7 +186,7 @@ def process_of(source: Source, present: Sequence[str]) -> str:
     thread = spelled(source, "global_tid", present)
     if process is not None:
         return process
-    return f"({thread} & ~16777215)" if thread is not None else "0"
+    return f"({thread} & {PROCESS_MASK})" if thread is not None else "0"
 
 
 def equal(source: Source, present: Sequence[str], values: Mapping[str, int]) -> str:

@@ -16,7 +16,6 @@ import pandas as pd
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
 from nsysdoctor.ingest.columns import (
     Extent,
-    empty_frame,
     guarded_plan,
     plain_plan,
     read_plan,
@@ -117,13 +116,6 @@ class Export:
         if low is not None and (int(high) - int(low) + 1) * _ROW_BYTES <= int(pages) * int(size):
             return Extent(int(low), int(high), int(high) - int(low) + 1, True)
         return Extent(0, 0, self.count(f'SELECT count(*) FROM "{table}"'), False)
-
-    def read_or_empty(self, source: Source) -> Rows:
-        """Returns the source's rows; without the table a frame of no rows."""
-        try:
-            return self.read(source)
-        except MissingTableError:
-            return Rows(empty_frame(source), {}, 0)
 
     def strings(self) -> pd.Series[str]:
         """Returns the StringIds table: text by id, cut after 4,096 characters.

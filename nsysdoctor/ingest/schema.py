@@ -15,9 +15,6 @@ INVALID_ID = 0xFFFFFFFF
 OPEN_NS = -(1 << 63)
 """Stands for the NULL end of a range that was never closed."""
 
-PROCESS_MASK = ~0xFFFFFF
-"""globalTid & PROCESS_MASK = globalPid: the thread id fills the low 24 bits."""
-
 
 @dataclass(frozen=True)
 class Column:
@@ -46,14 +43,6 @@ class Source:
     columns: tuple[Column, ...]
     where: tuple[str, str] | None = None
     """A filter (column that must exist, SQL condition); without the column all rows count."""
-
-
-def _ints(*names: str, default: int | None = 0) -> tuple[Column, ...]:
-    return tuple(Column(_snake(name), (name,), default) for name in names)
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_")
 
 
 _SPAN = (
@@ -262,7 +251,11 @@ CUDA_DEVICE = Source(
     "cuda_device",
     ("TARGET_INFO_CUDA_DEVICE",),
     "",
-    (*_ints("gpuId", "cudaId", "pid", default=-1),),
+    (
+        Column("gpu_id", ("gpuId",), -1),
+        Column("cuda_id", ("cudaId",), -1),
+        Column("pid", ("pid",), -1),
+    ),
 )
 
 CONTEXT = Source(
@@ -341,9 +334,8 @@ SOURCES: tuple[Source, ...] = (
 )  # fmt: skip
 
 MARKS: frozenset[str] = frozenset(
-    {"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", "ANALYSIS_DETAILS"}
-    | {name for source in SOURCES for name in source.tables}
-)
+    ("StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", "ANALYSIS_DETAILS")
+).union(*(source.tables for source in SOURCES))
 """A file that holds none of these tables is no nsys export."""
 
 EXPORT_VERSION = "EXPORT_PRODUCT_VERSION"

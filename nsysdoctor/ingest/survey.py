@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.ingest.cut import (
     LARGE_BYTES,
     OPERATIONS,
@@ -40,7 +41,6 @@ _TIMES, _OPERATIONS = 10, 200_000
 _MOST_LONE = 1_000
 """More ids than this are taken as a stretch."""
 
-_MIGRATIONS = (11, 12, 13)
 _PLACE = ["global_pid", "ordinal", "context", "green", "stream"]
 _COLUMNS = ["start_ns", "end_ns", "correlation", "node", *_PLACE]
 _KERNELS = ("global_pid", "full_id", "early")
@@ -139,7 +139,7 @@ class _Table:
         known = [f"({where})"] + ([] if self.clean else [sound(self._source, self._present)])
         kind, filtered = spelled(self._source, "copy_kind", self._present), self._source.where
         if kind is not None:
-            known.append(f"{kind} NOT IN {_MIGRATIONS}")
+            known.append(f"{kind} NOT IN {UNIFIED_MEMORY}")
         if filtered is not None and filtered[0] in self._present:
             known.append(filtered[1])
         where = " AND ".join(known)
@@ -192,9 +192,9 @@ def _whole(row: tuple[object, ...]) -> bool:
 def _rows(found: pd.DataFrame) -> pd.DataFrame:
     """The columns that are looked at; what a table lacks is 0."""
     if "copy_kind" in found:
-        found = found[~found["copy_kind"].isin(_MIGRATIONS)]
+        found = found[~found["copy_kind"].isin(UNIFIED_MEMORY)]
     if "global_tid" in found:
-        process = np.asarray(found["global_tid"], dtype=np.int64) & ~np.int64(0xFFFFFF)
+        process = np.asarray(found["global_tid"], dtype=np.int64) & np.int64(PROCESS_MASK)
         found = found.assign(global_pid=process)
     return found.reindex(columns=_COLUMNS, fill_value=0).astype(np.int64)
 

@@ -6,14 +6,12 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.order import packed, stacked, time_order
 from nsysdoctor.recipe import table
 
 KERNEL, COPY, SET, GRAPH = 0, 1, 2, 3
 """Values of the column `kind`."""
-
-UNIFIED_MEMORY = (11, 12, 13)
-"""copyKind of page migrations: they carry no device, stream or correlation of their own."""
 
 _COLUMNS = [
     "start_ns", "end_ns", "ordinal", "context", "green", "stream", "correlation", "bytes", "node",
@@ -109,7 +107,7 @@ def activity(
     known = kept["global_pid"].cat.categories
     if api_rows is not None and len(kept) and known.tolist() == [0]:
         tids = api_rows["global_tid"].cat.categories.to_numpy()
-        callers = np.unique(tids & ~np.int64(0xFFFFFF))
+        callers = np.unique(tids & np.int64(PROCESS_MASK))
         if len(callers) == 1:
             one = kept["global_pid"].cat.rename_categories(callers)
             kept = kept.assign(global_pid=one)

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.export_codes import PROCESS_MASK
 from nsysdoctor.ingest.cut import Capture
 from nsysdoctor.intervals import Ints
 from nsysdoctor.order import Codes, narrowed
@@ -165,7 +166,7 @@ def processes(
     """
     found = [places["global_pid"].unique()]
     if api_rows is not None:
-        found.append(np.asarray(api_rows["global_tid"].unique()) & ~np.int64(0xFFFFFF))
+        found.append(np.asarray(api_rows["global_tid"].unique()) & np.int64(PROCESS_MASK))
     pids = np.unique(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in found]))
     names: dict[int, str] = {}
     if process_name_rows is not None:
@@ -179,7 +180,7 @@ def processes(
 
 def process_code(processes: pd.DataFrame, global_ids: pd.Series[int] | Ints) -> Codes:
     """Returns the process code of each globalPid or globalTid, -1 for unknown processes."""
-    return _place(processes["global_pid"].to_numpy(), global_ids, ~0xFFFFFF)
+    return _place(processes["global_pid"].to_numpy(), global_ids, PROCESS_MASK)
 
 
 def _place(known: Ints, ids: pd.Series[int] | Ints, mask: int) -> Codes:
@@ -222,7 +223,7 @@ def threads(
         {
             "global_tid": tids.astype(np.int64),
             "process": code,
-            "tid": tids & 0xFFFFFF,
+            "tid": tids & ~PROCESS_MASK,
             "name": [names.get(t, "") for t in tids],
         }
     )

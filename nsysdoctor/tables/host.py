@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.schema import INVALID_ID
-from nsysdoctor.intervals import Ints
+from nsysdoctor.intervals import Ints, runs
 from nsysdoctor.order import Codes, narrowed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import process_code, thread_code
@@ -72,10 +70,8 @@ def api(
 def _not_nested(thread: Codes, start: Ints, end: Ints) -> np.ndarray:
     """Rows in (thread, start, -end) order that no earlier row of their thread reaches over."""
     top = np.ones(len(thread), dtype=bool)
-    bounds = np.flatnonzero(np.diff(thread)) + 1
-    for low, high in itertools.pairwise([0, *bounds.tolist(), len(thread)]):
-        reach = np.maximum.accumulate(end[low : high - 1])
-        top[low + 1 : high] = start[low + 1 : high] >= reach
+    for _, rows in runs(thread):
+        top[rows][1:] = start[rows][1:] >= np.maximum.accumulate(end[rows][:-1])
     return top
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import pandas as pd
 from nsysdoctor.annotation import BACKWARD, FUNCTION, MODULE, Annotation, read_text
 from nsysdoctor.bound import BOUNDS
 from nsysdoctor.distinct import distinct_rows
-from nsysdoctor.intervals import Ints
+from nsysdoctor.intervals import Ints, rows_of, runs
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.nesting import open_at
 from nsysdoctor.order import Codes
@@ -121,12 +120,10 @@ def _at(ranges: pd.DataFrame, texts: np.ndarray, thread: Codes, time: Ints) -> C
         return found
     whose, pushed = ranges["thread"].to_numpy(), ranges["pushed"].to_numpy()
     text, start, end = (ranges[c].to_numpy() for c in ("text", "start_ns", "end_ns"))
-    bounds = [0, *(np.flatnonzero(np.diff(thread)) + 1).tolist(), len(thread)]
-    for low, high in itertools.pairwise(bounds if len(thread) else []):
-        first, stop = np.searchsorted(whose, [thread[low], thread[low] + 1])
-        mine = slice(first, stop)
-        place = open_at(texts[text[mine]] & pushed[mine], start[mine], end[mine], time[low:high])
-        found[low:high] = np.where(place >= 0, place + np.int32(first), -1)
+    for code, rows in runs(thread):
+        mine = rows_of(code, whose)
+        place = open_at(texts[text[mine]] & pushed[mine], start[mine], end[mine], time[rows])
+        found[rows] = np.where(place >= 0, place + np.int32(mine.start), -1)
     return found
 
 

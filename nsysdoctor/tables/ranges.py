@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints
+from nsysdoctor.intervals import Ints, rows_of, runs
 from nsysdoctor.order import Codes, narrowed, packed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.devices import thread_code
@@ -121,8 +120,8 @@ def range_depth(ranges: pd.DataFrame) -> pd.DataFrame:
     """Returns how many push/pop ranges of its thread enclose each row of `ranges`, 0 for others,
     in the column `depth`."""
     depth = np.zeros(len(ranges), dtype=np.int32)
-    for rows in _stretches(ranges["thread"].to_numpy()):
-        depth[rows] = depth_of(ranges, rows)
+    for _, rows in runs(ranges["thread"].to_numpy()):
+        depth[rows] = depth_of(ranges, np.arange(rows.start, rows.stop))
     return pd.DataFrame({"depth": depth})
 
 
@@ -132,18 +131,12 @@ def depth_of(ranges: pd.DataFrame, rows: np.ndarray) -> Codes:
     if not len(rows):
         return np.zeros(0, dtype=np.int32)
     thread = ranges["thread"].to_numpy()
-    low, high = (np.searchsorted(thread, thread[rows[0]], side) for side in ("left", "right"))
-    pushed = ranges["pushed"].to_numpy()[low:high]
-    ends = np.sort(ranges["end_ns"].to_numpy()[low:high][pushed])
-    opened = np.cumsum(pushed)[rows - low] - 1
+    own = rows_of(int(thread[rows[0]]), thread)
+    pushed, place = ranges["pushed"].to_numpy()[own], rows - own.start
+    ends = np.sort(ranges["end_ns"].to_numpy()[own][pushed])
+    opened = np.cumsum(pushed)[place] - 1
     closed = np.searchsorted(ends, ranges["start_ns"].to_numpy()[rows], side="right")
-    return np.where(pushed[rows - low], np.maximum(opened - closed, 0), 0).astype(np.int32)
-
-
-def _stretches(codes: np.ndarray) -> list[np.ndarray]:
-    """The rows of each run of equal codes."""
-    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)] if len(codes) else []
-    return [np.arange(low, high) for low, high in itertools.pairwise(bounds)]
+    return np.where(pushed[place], np.maximum(opened - closed, 0), 0).astype(np.int32)
 
 
 @table

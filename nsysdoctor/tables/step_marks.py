@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints
+from nsysdoctor.intervals import Ints, runs
 from nsysdoctor.order import narrowed, time_order
 from nsysdoctor.period import MIN_COVER_RATIO, Run, find_period
 from nsysdoctor.recipe import table
@@ -159,11 +158,10 @@ def _groups(ranges: pd.DataFrame, code: np.ndarray, told: np.ndarray) -> Iterato
     order = np.argsort(label, kind="stable")
     rows, label = rows[order], label[order]
     thread = ranges["thread"].to_numpy()[rows]
-    new = (label[1:] != label[:-1]) | (thread[1:] != thread[:-1])
-    bounds = [0, *(np.flatnonzero(new) + 1).tolist(), len(rows)]
-    for low, high in itertools.pairwise(bounds):
-        if high - low >= MIN_STEPS:
-            yield rows[low:high]
+    for _, labelled in runs(label):
+        for _, own in runs(thread[labelled]):
+            if own.stop - own.start >= MIN_STEPS:
+                yield rows[labelled][own]
 
 
 def _scored(

@@ -217,7 +217,7 @@ def window(
     mine = submissions[submissions["process"] == process]
     done = ops["end_ns"].to_numpy()[mine["op"].to_numpy()]
     called = mine["called_ns"].to_numpy()
-    start = max([low, *done[called < low].tolist()[-_QUEUE:]])
+    start = max([low, *done[called < low][-_QUEUE:].tolist()])
     own = done[(called >= low) & (called < high)]
     end = max(high, int(own.max()) if len(own) else high)
     parts = union(spans(steady["start_ns"], steady["end_ns"]))
