@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nsysdoctor.engine import Options, diagnose_trace
@@ -66,6 +65,7 @@ def assert_same(path: Path, window: tuple[int, int]) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(st.sampled_from(SAMPLES), st.floats(-0.1, 1), st.floats(0.5, 4))
+@example(next(path for path in SAMPLES if path.stem == "pageable_copy"), 0.5, 1.0)
 def test_a_window_gives_the_same_numbers_as_cutting_afterwards(
     path: Path, place: float, size: float
 ) -> None:
@@ -233,4 +233,19 @@ def test_steps_are_those_of_the_window() -> None:
     assert [(p.phase, p.start_ns, p.end_ns, p.steps) for p in made.phases] == [
         ("steady", low, high, 10)
     ]
-    assert np.all([len(m.steps) == 10 for m in made.metrics])
+    assert {len(m.steps) for m in made.metrics if m.device is None} == {10}
+
+
+@pytest.mark.parametrize("name", ["healthy", "pageable_copy", "two_gpu", "graph_only"])
+def test_a_step_in_a_window_has_the_values_that_it_has_in_the_capture(name: str) -> None:
+    """Of a step that reaches out of the window only a part is known: it is left out."""
+    path = sample(name)
+    low, high = bounds(path)
+    everything = report(open_trace(path)).metrics
+    some = report(read(path, (low + (high - low) // 3, high - (high - low) // 3), whole=False))
+    for part, full in zip(some.metrics, everything, strict=True):
+        assert (part.metric, part.device) == (full.metric, full.device)
+        count = len(part.steps)
+        starts = range(len(full.steps) - count + 1)
+        assert any(part.steps == full.steps[at : at + count] for at in starts), part.metric
+        assert count > 2 or part.device is None

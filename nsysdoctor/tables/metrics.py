@@ -52,13 +52,14 @@ def metrics(
 
     A device's step reaches from the first kernel that the host launched in a step to the first of
     the next, so that a host that runs ahead does not shift work between steps; host metrics take
-    the host's steps. What was not recorded gives no metric: causes need calls, pageable copies
-    need memory kinds.
+    the host's steps. Of a window told by its times each takes the steps that lie in it whole by
+    its own clock, so they may be other ones. What was not recorded gives no metric: causes need
+    calls, pageable copies need memory kinds.
     """
     found: list[Metric] = []
     for row in horizon.itertuples(index=False):
         device = int(row.device)
-        scope = _device_scope(steps, window, device_steps, device, row)
+        scope = _device_scope(window, device_steps, device, row)
         found += _budget_metrics(device, _of(device_pieces, device), scope)
         if launches is not None:
             found += _cause_metrics(device, _of(gap_causes, device), scope)
@@ -81,20 +82,17 @@ def _host_scope(steps: pd.DataFrame, window: pd.DataFrame) -> Scope:
 
 
 def _device_scope(
-    steps: pd.DataFrame,
-    window: pd.DataFrame,
-    device_steps: pd.DataFrame,
-    device: int,
-    horizon: NamedTuple,
+    window: pd.DataFrame, device_steps: pd.DataFrame, device: int, horizon: NamedTuple
 ) -> Scope:
     row = window.iloc[0]
-    bounds = (horizon.start_ns, horizon.end_ns)  # type: ignore[attr-defined]
+    low, high = (horizon.start_ns, horizon.end_ns)  # type: ignore[attr-defined]
     if row["basis"] != "all":
-        bounds = (row["start_ns"], row["end_ns"])
-    whole = spans([bounds[0]], [bounds[1]])
-    mine = device_steps[device_steps["device"] == device]
-    kept = mine["step"].isin(steps.loc[steps["phase"] == "steady", "step"])
-    return Scope(spans(mine.loc[kept, "start_ns"], mine.loc[kept, "end_ns"]), whole)
+        low, high = (row["start_ns"], row["end_ns"])
+    kept = (device_steps["device"] == device) & (device_steps["phase"] == "steady")
+    if row["basis"] == "given":
+        kept &= (device_steps["start_ns"] >= low) & (device_steps["end_ns"] <= high)
+    mine = device_steps[kept]
+    return Scope(spans(mine["start_ns"], mine["end_ns"]), spans([low], [high]))
 
 
 @table
@@ -104,18 +102,17 @@ def device_steps(
     ops: pd.DataFrame,
     submissions: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the stretch of device time that belongs to each step: device, step, start_ns,
+    """Returns the stretch of device time that belongs to each step: device, step, phase, start_ns,
     end_ns; host time where a step launched nothing on the device."""
     parts = []
     known = submissions is not None and len(every_step)
     for device in devices["device"].tolist() if known else ():
         found = _device_steps(every_step, submissions, ops, device)
-        step = every_step["step"].to_numpy()
-        columns = {"step": step, "start_ns": found.start, "end_ns": found.end}
-        parts.append(pd.DataFrame(columns).assign(device=device))
+        bounds = {"start_ns": found.start, "end_ns": found.end}
+        parts.append(every_step[["step", "phase"]].assign(device=device, **bounds))
     if not parts:
         columns = dict.fromkeys(("device", "step", "start_ns", "end_ns"), np.empty(0, np.int64))
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns).assign(phase=np.empty(0, dtype=object))
     return pd.concat(parts, ignore_index=True)
 
 
