@@ -6,15 +6,20 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from nsysdoctor.device_profile import DeviceProfile
+    from nsysdoctor.intervals import Ints
 
 _UNITS_NS = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
+"""The time around a window that counts as well: a tenth of it, within these bounds."""
+
 _TIME = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|)\s*$")
 
 
@@ -42,6 +47,20 @@ class Request:
         low, high = self.window
         running: np.ndarray = ((rows["end_ns"] > low) & (rows["start_ns"] < high)).to_numpy()
         return running
+
+    def seen(self, length_ns: Ints, end_ns: Ints) -> Ints:
+        """Returns how long stretches up to some times are without what lies before the time
+        around a window told by its times."""
+        if not isinstance(self.window, tuple):
+            return length_ns
+        low, _ = widened(*self.window)
+        return np.minimum(length_ns, np.maximum(end_ns - low, 0))
+
+
+def widened(low_ns: int, high_ns: int) -> tuple[int, int]:
+    """Returns a window with the time around it in which what happens in it may have its causes."""
+    around = min(max((high_ns - low_ns) // _SHARE, _LEAST_NS), _MOST_NS)
+    return low_ns - around, high_ns + around
 
 
 def parse_window(text: str, device: int | None = None) -> Request:

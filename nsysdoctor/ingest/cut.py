@@ -7,6 +7,7 @@ Of a window [low, high) these are
 - the calls that launched those operations, and the operations that those calls launched. Ids of
   correlation rise with the order of calls in a process, so a stretch of ids holds all of them;
   what was begun before the stretch is named id by id;
+- the last call of each thread before all that: since then it did something else;
 - the next operation of each device, which tells what a device that idles to the end of the window
   waits for, and the last one to end before, which tells what a device waits for that idles from
   its start;

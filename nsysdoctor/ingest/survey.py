@@ -28,9 +28,7 @@ from nsysdoctor.ingest.cut import (
 )
 from nsysdoctor.ingest.reader import Export
 from nsysdoctor.ingest.schema import SOURCES, Source
-
-_SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
-"""The time around a window that is read as well: a tenth of it, within these bounds."""
+from nsysdoctor.window import widened
 
 _SURE_NS = 1_000_000_000
 """Only a longer operation can reach over the next one of its stream by a second."""
@@ -54,8 +52,7 @@ Pairs = list[tuple[int, ...]]
 
 def survey(export: Export, low_ns: int, high_ns: int) -> View:
     """Returns what to read for the numbers of a window, and what is known of the rest."""
-    around = min(max((high_ns - low_ns) // _SHARE, _LEAST_NS), _MOST_NS)
-    low, high = low_ns - around, high_ns + around
+    low, high = widened(low_ns, high_ns)
     cut = Cut(low, high, low, high)
     tables = [_Table(export, _BY_NAME[name], cut) for name in OPERATIONS]
     api = _Table(export, _BY_NAME["api"], cut)
@@ -74,7 +71,7 @@ def survey(export: Export, low_ns: int, high_ns: int) -> View:
         by_process=any(process for process, _ in places),
         clean=frozenset(table.name for table in (*tables, api) if table.clean),
     )
-    cut = _with_calls(cut, linked, named)
+    cut = _with_calls(cut, linked, named, api.last_ids(low))
     return View(_with_host(cut, api), _capture(tables, cut, bounds, places))
 
 
@@ -132,8 +129,9 @@ class _Table:
         else:
             self.clean, self.rows = not found.dropped, _rows(found.frame)
 
-    def ask(self, asked: str, where: str = "1") -> list[tuple[object, ...]]:
-        """Returns what is asked of the rows whose times can be, under a condition."""
+    def ask(self, asked: str, where: str = "1", per: str = "") -> list[tuple[object, ...]]:
+        """Returns what is asked of the rows whose times can be, under a condition; of all of
+        them, or of those that are alike in something."""
         if self._table is None:
             return []
         known = [f"({where})"] + ([] if self.clean else [sound(self._source, self._present)])
@@ -143,11 +141,19 @@ class _Table:
         if filtered is not None and filtered[0] in self._present:
             known.append(filtered[1])
         where = " AND ".join(known)
-        return self._export.query(f'SELECT {asked} FROM "{self._table}" WHERE {where}')
+        grouped = f" GROUP BY {per}" if per else ""
+        return self._export.query(f'SELECT {asked} FROM "{self._table}" WHERE {where}{grouped}')
 
     def least(self, asked: str, where: str) -> list[int]:
         """Returns the one number that is asked of the rows under a condition; none without any."""
         return [int(str(row[0])) for row in self.ask(asked, where) if row[0] is not None]
+
+    def last_ids(self, up_to_ns: int) -> Pairs:
+        """Returns process and correlation id of the last row of each thread to end by a time."""
+        thread, number = map(self._column, ("global_tid", "correlation"))
+        rows = self.ask(f'{thread}, {number}, max("end")', f'"end" <= {up_to_ns}', per=thread)
+        last = (map(int, map(str, row)) for row in rows if _whole(row))
+        return sorted((whose & PROCESS_MASK, call) for whose, call, _ in last)
 
     def distinct(self, *names: str, where: str = "1", **told: str) -> Pairs:
         """Returns the combinations of columns, and of whether conditions hold, sorted."""
@@ -254,9 +260,9 @@ def _succeeding(
     return found
 
 
-def _with_calls(cut: Cut, linked: pd.DataFrame, named: Pairs) -> Cut:
+def _with_calls(cut: Cut, linked: pd.DataFrame, named: Pairs, last: Pairs) -> Cut:
     """The cut with the ids of the operations and calls read and named: stretches of those that
-    began in it, and one by one what reaches into it."""
+    began in it, and one by one what reaches into it, and the last calls before it."""
     linked = linked[linked["correlation"] > 0]
     if not cut.by_process:
         linked = linked.assign(global_pid=0)
@@ -265,21 +271,31 @@ def _with_calls(cut: Cut, linked: pd.DataFrame, named: Pairs) -> Cut:
         int(str(process)): Stretch(int(str(process)), int(ids.min()), int(ids.max()))
         for process, ids in linked[begun].groupby("global_pid", sort=True)["correlation"]
     }
-    lone: dict[int, set[int]] = {}
     early = linked.loc[~begun, ["global_pid", "correlation"]].itertuples(index=False, name=None)
-    for told, number in (*early, *named):
-        process = told if cut.by_process else 0
-        within = stretches.get(process)
-        if number > 0 and not (within and within.first <= number <= within.last):
-            lone.setdefault(process, set()).add(number)
+    lone = _outside(stretches, [*early, *named], cut)
     for process in [process for process, ids in lone.items() if len(ids) > _MOST_LONE]:
         ids = lone.pop(process).union(stretches.get(process, ())[1:])
         stretches[process] = Stretch(process, min(ids), max(ids))
+    for process, ids in _outside(stretches, last, cut).items():
+        lone.setdefault(process, set()).update(ids)
     return replace(
         cut,
         stretches=tuple(stretches.values()),
         lone={process: tuple(sorted(ids)) for process, ids in sorted(lone.items())},
     )
+
+
+def _outside(
+    stretches: Mapping[int, Stretch], ids: Iterable[tuple[int, ...]], cut: Cut
+) -> dict[int, set[int]]:
+    """Per process those of some ids that lie in none of the stretches."""
+    found: dict[int, set[int]] = {}
+    for told, number in ids:
+        process = told if cut.by_process else 0
+        within = stretches.get(process)
+        if number > 0 and not (within and within.first <= number <= within.last):
+            found.setdefault(process, set()).add(number)
+    return found
 
 
 def _with_host(cut: Cut, api: _Table) -> Cut:

@@ -37,6 +37,7 @@ def softmaxes(names: pd.DataFrame) -> np.ndarray:
 def attentions(
     sequence: pd.DataFrame,
     kernels: Kernels,
+    kernels_shown: np.ndarray,
     operations: np.ndarray,
     softmaxes: np.ndarray,
     peaks: dict[int, DevicePeaks],
@@ -52,7 +53,7 @@ def attentions(
     stream with only memory-bound kernels in between. Its gradient holds the gradient of a
     softmax, or kernels that write as much as the scores between products of the same batch.
     """
-    rows = _Rows(sequence, kernels, operations, softmaxes)
+    rows = _Rows(sequence, kernels, kernels_shown, operations, softmaxes)
     regions = rows.regions()
     # Of regions that overlap the one that begins first has the row: it is written last.
     row, unit = _inside(regions["first"].to_numpy()[::-1], regions["last"].to_numpy()[::-1] + 1)
@@ -64,7 +65,7 @@ def attentions(
     found["product"] = rows.product[at]
     for field in ("backward", "scores_bytes"):
         found[field] = regions[field].to_numpy()[found["unit"]]
-    return _priced(found, kernels, peaks)
+    return _priced(found, kernels, kernels.at(kernels_shown), peaks)
 
 
 class _Rows:
@@ -74,12 +75,14 @@ class _Rows:
         self,
         sequence: pd.DataFrame,
         kernels: Kernels,
+        shown: np.ndarray,
         operations: np.ndarray,
         softmaxes: np.ndarray,
     ) -> None:
         kinds = kernels.configurations
         name, free = kinds["name"].to_numpy(), ~kinds["fused"]
-        self.kernels, self.apart = kernels, sequence["apart"].to_numpy()
+        self.kernels, self.shown = kernels, shown
+        self.apart = sequence["apart"].to_numpy()
         self.kernel = sequence["kernel"].to_numpy()
         self.kind = np.append(kernels["configuration"], -1)[self.kernel]
         self.product = self._on_rows(free & (kinds["category"] == "gemm"))
@@ -102,6 +105,7 @@ class _Rows:
         sized = spans.groupby([batch, "scores_bytes"], sort=False).ngroup()
         sure = spans["softmax"] | spans["written_out"]
         forward = sure & ~spans["backward"] & (batch > 1) & (spans["scores_bytes"] > 0)
+        forward &= self.shown[self.kernel[spans["first"]]]
         by_size = np.isin(sized, sized[forward]) & same & (spans["alike"] >= 2)
         spans["backward"] = np.where(sure, spans["backward"], by_size)
         chosen = self._reaching(spans[sure | spans["backward"]])
@@ -184,7 +188,7 @@ def _inside(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _priced(
-    found: pd.DataFrame, kernels: Kernels, peaks: dict[int, DevicePeaks]
+    found: pd.DataFrame, kernels: Kernels, shown: Kernels, peaks: dict[int, DevicePeaks]
 ) -> pd.DataFrame:
     """What a fused kernel takes: the time of the products, faster where they leave SIMT units."""
     mine, kinds = kernels.at(found["kernel"].to_numpy()), kernels.configurations
@@ -198,7 +202,7 @@ def _priced(
     product_ns = pd.Series(np.where(product, length, 0)).groupby(unit).transform("sum")
     found["product_ns"] = product_ns.to_numpy()
     gain = _half_gain(found["device"].to_numpy(), peaks)
-    half = _uses_half(found["device"].to_numpy(), kinds)
+    half = _uses_half(found["device"].to_numpy(), shown)
     simt = found["simt"].to_numpy()
     base = product_ns.to_numpy() * np.where(found["backward"], _BACKWARD, 1.0)
     gained = _HALF_EFFICIENCY * gain
@@ -225,7 +229,10 @@ def _half_gain(device: np.ndarray, peaks: dict[int, DevicePeaks]) -> np.ndarray:
     return np.array([table.get(number, 1.0) for number in device.tolist()], dtype=np.float64)
 
 
-def _uses_half(device: np.ndarray, kinds: pd.DataFrame) -> np.ndarray:
+def _uses_half(device: np.ndarray, shown: Kernels) -> np.ndarray:
     """Whether a device's other products run in half precision: then plain FP32 is a fallback."""
-    half = (kinds["category"] == "gemm") & kinds["dtype"].isin(["bf16", "fp16"])
+    kinds = shown.configurations
+    ran = np.zeros(len(kinds), dtype=bool)
+    ran[shown["configuration"]] = True
+    half = ran & (kinds["category"] == "gemm") & kinds["dtype"].isin(["bf16", "fp16"])
     return np.isin(device, kinds.loc[half, "device"])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
+from nsysdoctor.export_codes import PROCESS_MASK
 from nsysdoctor.ingest.schema import INVALID_ID
 from nsysdoctor.intervals import Ints, runs
 from nsysdoctor.order import Codes, narrowed, time_order
@@ -190,9 +191,10 @@ def pauses(
     overhead_rows: pd.DataFrame | None = None,
     cuda_overhead_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the stretches in which the profiler itself held a thread.
+    """Returns the stretches in which the profiler itself held a thread that used CUDA.
 
-    Columns: thread (-1: the whole process), process, start_ns, end_ns, name. Comes from
+    Columns: thread (-1: the whole process, as the row names no thread), process, start_ns, end_ns,
+    name. What holds a thread of the profiler's own holds no other. Comes from
     PROFILER_OVERHEAD and the buffer-flush, instrumentation and resource kinds (3, 4, 5) of
     CUPTI_ACTIVITY_KIND_OVERHEAD; module loading and full queues (2, 6, 7, 8) are the program's.
     """
@@ -220,6 +222,7 @@ def pauses(
             "name": rows["name"],
         }
     )
-    return found.sort_values(
+    named = (rows["global_tid"].to_numpy() & ~PROCESS_MASK) != 0
+    return found[(found["thread"] >= 0) | ((found["process"] >= 0) & ~named)].sort_values(
         ["start_ns", "end_ns", "thread", "name"], kind="stable", ignore_index=True
     )

@@ -16,6 +16,7 @@ from nsysdoctor.tables.idle_parts import IdleParts, outside_ns
 from nsysdoctor.tables.states import Rests
 from nsysdoctor.tables.steps import in_window
 from nsysdoctor.tables.waiting import Waiting
+from nsysdoctor.window import Request
 
 
 @table
@@ -34,26 +35,27 @@ def host_calls(
     waiting: Waiting,
     links: Links,
     idle_parts: IdleParts,
+    request: Request,
 ) -> pd.DataFrame:
     """Returns the calls of `chain_calls`.
 
     Columns: api, chain, thread, verb, start_ns, end_ns, blocks (it waits for operations), op
     (the first operation it submits, -1 none), outside_ns (from the end of the chain's previous
-    call), idle_ns (of the device that idled most because of what the host did then), device
-    (that one, -1 none).
+    call, as far as the request sees it), idle_ns (of the device that idled most because of what
+    the host did then), device (that one, -1 none).
     """
-    rows, start, end = chain_calls, api["start_ns"].to_numpy(), api["end_ns"].to_numpy()
-    chain = narrowed(relay[rows])
+    rows, chain = chain_calls, narrowed(relay[chain_calls])
+    start, end = (api[name].to_numpy()[rows] for name in ("start_ns", "end_ns"))
     found = {
         "api": rows,
         "chain": chain,
         "thread": narrowed(api["thread"].to_numpy()[rows]),
         "verb": api["verb"].to_numpy()[rows],
-        "start_ns": start[rows],
-        "end_ns": end[rows],
+        "start_ns": start,
+        "end_ns": end,
         "blocks": waiting.blocks[rows],
         "op": _first_op(links, len(api))[rows],
-        "outside_ns": outside_ns(chain, start[rows], end[rows]),
+        "outside_ns": request.seen(outside_ns(chain, start, end), start),
         "idle_ns": idle_parts.before_ns,
         "device": idle_parts.before_device,
     }

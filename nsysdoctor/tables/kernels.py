@@ -24,6 +24,8 @@ from nsysdoctor.window import Request
 TELLING_NS = 10_000
 """Shorter kernels spend much of their time on ramp-up and say little about bandwidth."""
 
+Flags = npt.NDArray[np.bool_]
+
 _TOLD = ("category", "dtype", "math")
 _NOTHING, _MEASURED, _GEOMETRY = (
     np.int8(BASES.index(basis)) for basis in ("", "measured", "geometry")
@@ -64,6 +66,7 @@ def kernels(
     api: pd.DataFrame | None = None,
     launch_marks: pd.DataFrame | None = None,
     annotated: Annotated | None = None,
+    request: Request | None = None,
 ) -> Kernels:
     """Returns every kernel in the order of `ops`, see `Kernels`.
 
@@ -73,14 +76,16 @@ def kernels(
     tells) and written_ratio, written_most_bytes (of the bytes, what may be the result).
 
     Bytes and flops are those of the annotated operator that launched the kernel where its shapes
-    were recorded (traffic_basis measured), else what the launch geometry tells.
+    were recorded (traffic_basis measured), else what the launch geometry tells, which is read by
+    the durations of the kernels that a window shows.
     """
     kinds = _described(configurations.rows, names)
     kinds = kinds.join(roofs_of(kinds, peaks)).join(_writes(kinds, names))
     op = np.flatnonzero(ops["kind"].to_numpy() == KERNEL).astype(np.int32)
     each: dict[str, Column] = {"op": op, "configuration": configurations.code}
     found = Kernels(kinds, each | _calls(op, len(ops), launches, api), ops, api)
-    found.configurations = kinds.join(_traffic(found, names, peaks))
+    told = found.at(_shown(found, request or Request()))
+    found.configurations = kinds.join(_traffic(told, names, peaks))
     work = None
     if launch_marks is not None and annotated is not None:
         work = _recorded(found, names, launch_marks, annotated)
@@ -127,6 +132,16 @@ def _calls(
     return {"api": call, "alone": (call >= 0) & single[np.maximum(call, 0)]}
 
 
+def _shown(kernels: Kernels, request: Request) -> Flags:
+    """The kernels that run in a window told by its times, or were launched in it; else all."""
+    if not isinstance(request.window, tuple):
+        return np.ones(len(kernels), dtype=bool)
+    low, high = request.window
+    called = kernels["called_ns"]
+    running = (kernels["end_ns"] > low) & (kernels["start_ns"] < high)
+    return np.asarray(running | ((called >= low) & (called < high)))
+
+
 def _traffic(
     found: Kernels, names: pd.DataFrame, peaks: dict[int, DevicePeaks]
 ) -> pd.DataFrame:
@@ -155,10 +170,9 @@ def _launches(
     launch[telling.index] = telling.groupby(key, sort=False).ngroup()
     mine = found.at(found.spread(launch >= 0))
     of, took = mine.spread(launch), pd.Series(mine["duration_ns"].astype(np.float64))
-    launches = telling[key].drop_duplicates(ignore_index=True).assign(
-        median_ns=took.groupby(of).median(), total_ns=np.bincount(of, took)
-    )
-    return launches, launch
+    launches = telling[key].drop_duplicates(ignore_index=True)
+    spent = took.groupby(of).agg(median_ns="median", total_ns="sum")
+    return launches.join(spent, how="inner"), launch
 
 
 def _recorded(
@@ -219,26 +233,36 @@ def _possible(flops: Floats, took: Column, peak_flops_per_s: Floats) -> Floats:
 
 
 @table
-def kernels_inside(kernels: Kernels, window: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def kernels_shown(kernels: Kernels, request: Request) -> Flags:
+    """Returns for each kernel whether rules learn from it what is usual: whether it runs in a
+    window told by its times or was launched in it, so that nothing else read counts; else all."""
+    return _shown(kernels, request)
+
+
+@table
+def kernels_inside(kernels: Kernels, window: pd.DataFrame) -> Flags:
     """Returns for each kernel whether it was launched in the window."""
     return in_window(kernels["called_ns"], window)
 
 
 @table
-def inside_ns(kernels: Kernels, kernels_inside: npt.NDArray[np.bool_]) -> pd.Series[int]:
+def inside_ns(kernels: Kernels, kernels_inside: Flags) -> pd.Series[int]:
     """Returns per device the time of all kernels that were launched in the window."""
     mine = kernels.at(kernels_inside)
     return mine.frame("duration_ns").groupby(mine["device"])["duration_ns"].sum()
 
 
 @table
-def reached_rates(kernels: Kernels, peaks: dict[int, DevicePeaks]) -> dict[int, float]:
+def reached_rates(
+    kernels: Kernels, kernels_shown: Flags, peaks: dict[int, DevicePeaks]
+) -> dict[int, float]:
     """Returns the bandwidth in bytes/s that memory-bound kernels reach, per device.
 
     That of all kernels of known traffic that last 10 µs or more; without any 80 % of the peak,
     and 1e12 where that is unknown too.
     """
-    telling = kernels.at(~np.isnan(kernels["bytes"]) & (kernels["duration_ns"] >= TELLING_NS))
+    long = kernels["duration_ns"] >= TELLING_NS
+    telling = kernels.at(~np.isnan(kernels["bytes"]) & long & kernels_shown)
     told = telling.frame("bytes", "duration_ns")
     grouped = told.groupby(telling["device"], sort=True).sum()
     rates = {

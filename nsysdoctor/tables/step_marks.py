@@ -86,7 +86,7 @@ def step_marks(
     ops: pd.DataFrame,
     submissions: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
-    relay: Ints | None = None,
+    whole_relay: Ints | None = None,
     ranges: pd.DataFrame | None = None,
     range_names: pd.DataFrame | None = None,
     threads: pd.DataFrame | None = None,
@@ -100,8 +100,8 @@ def step_marks(
     marks = None
     if ranges is not None and range_names is not None and threads is not None:
         marks = _from_ranges(ranges, range_names, threads, _Work(submissions))
-    if marks is None and api is not None and relay is not None:
-        marks = _from_period(submissions, ops, api, relay)
+    if marks is None and api is not None and whole_relay is not None:
+        marks = _from_period(submissions, ops, api, whole_relay)
     return marks if marks is not None and _holds_the_work(marks, submissions, ops) else None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, Spans
+from nsysdoctor.intervals import Ints
 from nsysdoctor.order import first_rows, narrowed, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.verbs import SYNCS, Verb
@@ -23,7 +23,6 @@ _QUEUE_DEPTH = 200
 """A launch that takes long while this many operations are queued waits for the queue."""
 
 _QUEUEING = [Verb.LAUNCH, Verb.GRAPH_LAUNCH, Verb.COPY_ASYNC, Verb.SET_ASYNC]
-_BURST_CALLS, _BACK_AND_FORTH = 5, 3
 _STREAM = ["process", "context", "stream"]
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -292,44 +291,3 @@ def _may_wait(
         before = np.searchsorted(called[mine], at[here]) - np.searchsorted(ended, at[here])
         waits[here] = before >= _QUEUE_DEPTH
     return waits
-
-
-@table
-def relay(api: pd.DataFrame) -> npt.NDArray[np.int32]:
-    """Returns a chain code for each row of `api`: calls of one chain follow one another.
-
-    A thread is a chain of its own, but threads of one process that take turns in bursts and
-    never overlap hand work to each other, as the backward pass of a framework does; they are
-    one chain.
-    """
-    thread, process, top, start, end = (
-        api[c].to_numpy() for c in ("thread", "process", "top", "start_ns", "end_ns")
-    )
-    chain = np.array(thread, dtype=np.int32)
-    opens = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
-    chains: dict[int, dict[int, Spans]] = {code: {} for code in process[opens].tolist()}
-    for low, high in zip(opens.tolist(), [*opens[1:].tolist(), len(thread)], strict=True):
-        outer = top[low:high]
-        calls = Spans(start[low:high][outer], end[low:high][outer])
-        known = chains[int(process[low])]
-        owner = next((code for code, those in known.items() if _take_turns(those, calls)), None)
-        if owner is None:
-            known[int(thread[low])] = calls
-            continue
-        chain[low:high] = owner
-        pairs = zip(known[owner], calls, strict=True)
-        known[owner] = Spans(*(np.concatenate(pair) for pair in pairs))
-    return chain
-
-
-def _take_turns(one: Spans, other: Spans) -> bool:
-    """Whether two sets of calls alternate in bursts, going back and forth, without overlap."""
-    start = np.concatenate((one.start, other.start))
-    end = np.concatenate((one.end, other.end))
-    order = time_order(start, lambda rows: (end[rows],))
-    if (start[order][1:] < np.maximum.accumulate(end[order])[:-1]).any():
-        return False
-    whose = order >= len(one.start)
-    bursts = 1 + int((whose[1:] != whose[:-1]).sum())
-    enough = min(len(one.start), len(other.start)) >= _BURST_CALLS * bursts / 2
-    return bursts >= _BACK_AND_FORTH and enough
