@@ -11,6 +11,7 @@ import numpy as np
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
     from nsysdoctor.device_profile import DeviceProfile
@@ -61,6 +62,15 @@ def widened(low_ns: int, high_ns: int) -> tuple[int, int]:
     """Returns a window with the time around it in which what happens in it may have its causes."""
     around = min(max((high_ns - low_ns) // _SHARE, _LEAST_NS), _MOST_NS)
     return low_ns - around, high_ns + around
+
+
+def holds(
+    bounds_ns: tuple[int, int], start_ns: Ints, end_ns: Ints, called_ns: Ints
+) -> npt.NDArray[np.bool_]:
+    """Returns which operations run in a stretch of time or were called in it."""
+    low, high = bounds_ns
+    running = (end_ns > low) & (start_ns < high)
+    return np.asarray(running | ((called_ns >= low) & (called_ns < high)))
 
 
 def parse_window(text: str, device: int | None = None) -> Request:

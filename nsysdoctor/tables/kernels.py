@@ -19,7 +19,7 @@ from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.operators import Annotated
 from nsysdoctor.tables.shapes import Configurations
 from nsysdoctor.tables.steps import in_window
-from nsysdoctor.window import Request
+from nsysdoctor.window import Request, holds
 
 TELLING_NS = 10_000
 """Shorter kernels spend much of their time on ramp-up and say little about bandwidth."""
@@ -136,10 +136,8 @@ def _shown(kernels: Kernels, request: Request) -> Flags:
     """The kernels that run in a window told by its times, or were launched in it; else all."""
     if not isinstance(request.window, tuple):
         return np.ones(len(kernels), dtype=bool)
-    low, high = request.window
-    called = kernels["called_ns"]
-    running = (kernels["end_ns"] > low) & (kernels["start_ns"] < high)
-    return np.asarray(running | ((called >= low) & (called < high)))
+    times = (kernels[name] for name in ("start_ns", "end_ns", "called_ns"))
+    return holds(request.window, *times)
 
 
 def _traffic(

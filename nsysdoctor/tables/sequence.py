@@ -9,20 +9,28 @@ from nsysdoctor.kernels import Kernels
 from nsysdoctor.order import narrowed
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import SET
+from nsysdoctor.window import Request, holds, widened
 
 PAUSE_NS = 250_000
 """A stream that waits this long runs something else's work next."""
 
 
 @table
-def sequence(ops: pd.DataFrame, kernels: Kernels, steps: pd.DataFrame) -> pd.DataFrame:
-    """Returns all operations but sets by stream and start: what follows what.
+def sequence(
+    ops: pd.DataFrame,
+    kernels: Kernels,
+    steps: pd.DataFrame,
+    request: Request,
+    submissions: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Returns all operations but sets by stream and start: what follows what. With a window told
+    by its times they are those that run or were called in it or around it.
 
     Columns: op, lane, kernel (row of `kernels`, -1 for copies and graph replays), step (-1
     outside of steps), apart (bool: other stream, CUDA graph, host thread or step than the row
     before), paused (bool: apart, or the stream was idle for 250 µs or more before it).
     """
-    op = np.flatnonzero(ops["kind"].to_numpy() != SET)
+    op = np.flatnonzero((ops["kind"].to_numpy() != SET) & _held(ops, submissions, request))
     lane = narrowed(ops["lane"].to_numpy()[op])
     order = np.argsort(lane, kind="stable")
     op, lane = op[order].astype(np.int32), lane[order]
@@ -40,6 +48,19 @@ def sequence(ops: pd.DataFrame, kernels: Kernels, steps: pd.DataFrame) -> pd.Dat
     return pd.DataFrame(
         {"op": op, "lane": lane, "kernel": kernel, "step": step, "apart": apart, "paused": paused}
     )
+
+
+def _held(
+    ops: pd.DataFrame, submissions: pd.DataFrame | None, request: Request
+) -> np.ndarray | bool:
+    """Which operations are told of."""
+    if not isinstance(request.window, tuple):
+        return True
+    start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    called = start.copy()
+    if submissions is not None:
+        called[submissions["op"]] = submissions["called_ns"]
+    return holds(widened(*request.window), start, end, called)
 
 
 def _step_of(called: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
