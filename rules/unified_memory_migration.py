@@ -12,6 +12,7 @@ from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.steps import tells_outside
 from nsysdoctor.tables.transfer import same_keys
 from nsysdoctor.units import ns_text
+from nsysdoctor.window import Request
 
 PREFETCH = 1
 """Cause of a migration that was asked for ahead of use."""
@@ -33,6 +34,7 @@ def faulting(
     processes: pd.DataFrame,
     kernel_shape: Ints,
     window: pd.DataFrame,
+    request: Request,
 ) -> pd.DataFrame:
     """Returns the kernels during which pages moved that nobody had prefetched.
 
@@ -41,7 +43,8 @@ def faulting(
     (time during which pages moved), page_count (migrations), bytes.
     """
     moved = migrations[migrations["cause"] != PREFETCH]
-    kernel = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
+    shown, told = request.shown(ops), ops["kind"].to_numpy() == KERNEL
+    kernel = np.flatnonzero(told if shown is None else told & shown)
     parts = []
     for code, global_pid in enumerate(processes["global_pid"].tolist()):
         # Exports without process ids have the migrations of one process only.

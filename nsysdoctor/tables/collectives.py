@@ -8,6 +8,7 @@ import pandas as pd
 from nsysdoctor.intervals import Ints
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.ops import COMMUNICATION
+from nsysdoctor.window import Request
 
 _TOGETHER_NS = 50_000
 """Kernels of one collective end within this time of each other on all ranks."""
@@ -58,14 +59,18 @@ def _meetings(found: pd.DataFrame) -> Ints:
 
 
 @table
-def rank_groups(devices: pd.DataFrame, collectives: pd.DataFrame) -> pd.DataFrame:
+def rank_groups(
+    devices: pd.DataFrame, collectives: pd.DataFrame, request: Request
+) -> pd.DataFrame:
     """Returns which devices work together: device, group (code), label (GPU 0, GPUs 0 to 3).
 
     Devices whose collectives meet are one group: what slows one down slows all of them.
     """
     found = devices[["device"]].sort_values("device", ignore_index=True)
     group = {device: device for device in found["device"].tolist()}
-    met = collectives[collectives["meeting"] >= 0][["meeting", "device"]].drop_duplicates()
+    shown, real = request.shown(collectives), collectives["meeting"].to_numpy() >= 0
+    met = collectives[real if shown is None else real & shown]
+    met = met[["meeting", "device"]].drop_duplicates()
     first = met.groupby("meeting")["device"].transform("min")
     pairs = pd.DataFrame({"one": first, "other": met["device"]}).drop_duplicates()
     for one, other in pairs.itertuples(index=False):

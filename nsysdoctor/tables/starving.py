@@ -91,7 +91,8 @@ def input_waits(
     opener[step_openers] = True
     waited = _waited(len(host_calls), between_calls, opener | opens_input) * inside
     typical = np.zeros(len(host_calls), dtype=np.int64)
-    blind = np.flatnonzero(opener & opens_input & inside & ~_watched(host_calls, waits))
+    # Where OS calls were recorded, a thread that made none did not sleep.
+    blind = np.flatnonzero(opener & opens_input & inside & (waits is None))
     late = _late(outside, blind[waited[blind] == 0])
     waited[late] = outside[late]
     typical[late] = _median(outside[blind])
@@ -124,13 +125,6 @@ def _begins_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndar
     """Calls whose time outside CUDA before them begins in the window."""
     start = host_calls["start_ns"].to_numpy()
     return in_window(start - host_calls["outside_ns"].to_numpy(), window)
-
-
-def _watched(host_calls: pd.DataFrame, waits: pd.DataFrame | None) -> np.ndarray:
-    """Calls of threads whose OS calls were recorded."""
-    if waits is None:
-        return np.zeros(len(host_calls), dtype=bool)
-    return np.isin(host_calls["thread"].to_numpy(), np.unique(waits["thread"].to_numpy()))
 
 
 def _median(values: Ints) -> int:
