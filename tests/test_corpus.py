@@ -25,6 +25,7 @@ from nsysdoctor.report import Report
 from nsysdoctor.rule import Rule, load_rules
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.trace import Trace, open_trace
+from tests.window_alone import assert_same, part_of
 
 FOLDER = os.environ.get("NSYSDOCTOR_CORPUS", "")
 EXPORTS = sorted(Path(FOLDER).glob("*.sqlite")) if FOLDER else []
@@ -134,6 +135,15 @@ def test_busy_time_is_what_the_export_says(judged: Judged) -> None:
     (device,) = report.devices
     assert device.span_ns - device.idle_ns == union_ns(every)
     assert device.span_ns == max(e for _, e in every) - min(s for s, _ in every)
+
+
+@pytest.mark.parametrize(("start", "length"), [(0.1, 0.03), (0.5, 0.2)])
+def test_a_window_gives_the_same_numbers_however_much_is_read(
+    judged: Judged, start: float, length: float
+) -> None:
+    if judged.report is not None:
+        path = judged.trace.export.path
+        assert_same(path, part_of(path, start, length))
 
 
 def test_a_replay_without_edits_gives_every_time_back(judged: Judged) -> None:

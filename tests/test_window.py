@@ -3,64 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nsysdoctor.engine import Options, diagnose_trace
 from nsysdoctor.errors import UsageError
-from nsysdoctor.ingest.cut import WHOLE
-from nsysdoctor.ingest.reader import open_export
-from nsysdoctor.report import Report
-from nsysdoctor.rule import Rule, load_rules
 from nsysdoctor.summary import budgets_of, idle_causes_of
 from nsysdoctor.trace import Trace, open_trace
 from nsysdoctor.window import Request
+from sample_traces import PROGRAMS, record, write
 from tests.make_scene import change, trace_of
+from tests.window_alone import assert_same, bounds, part_of, read, report
 
 MS = 1_000_000
 SAMPLES = sorted((Path(__file__).parents[1] / "sample_traces").glob("*.sqlite"))
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
-@cache
-def rules() -> list[Rule]:
-    return load_rules()
-
-
 def sample(name: str) -> Path:
     return next(path for path in SAMPLES if path.stem == name)
-
-
-def read(path: Path, window: tuple[int, int], *, whole: bool) -> Trace:
-    """The trace with a window, of which all is read or only what the window needs."""
-    return Trace(open_export(path), Request(window), view=WHOLE if whole else None)
-
-
-def report(trace: Trace) -> Report:
-    return diagnose_trace(trace, Options(trace.request, rules()))
-
-
-@cache
-def bounds(path: Path) -> tuple[int, int]:
-    ops = open_trace(path).table("ops")
-    return int(ops["start_ns"].min()), int(ops["end_ns"].max())
-
-
-def assert_same(path: Path, window: tuple[int, int]) -> None:
-    """What a report says of a window does not depend on how much was read for it."""
-    whole, part = (report(read(path, window, whole=whole)) for whole in (True, False))
-    for name in ("window", "steps", "phases", "devices", "idle_causes", "metrics", "notes"):
-        assert getattr(part, name) == getattr(whole, name), name
-    assert [replace(t, path="") for t in part.traces] == [replace(t, path="") for t in whole.traces]
-    assert part.kernels == whole.kernels
-    assert part.outcomes == whole.outcomes
-    assert part.findings == whole.findings
-    assert part.combined_saving_ns == whole.combined_saving_ns
 
 
 @settings(max_examples=12, deadline=None)
@@ -69,11 +32,16 @@ def assert_same(path: Path, window: tuple[int, int]) -> None:
 def test_a_window_gives_the_same_numbers_as_cutting_afterwards(
     path: Path, place: float, size: float
 ) -> None:
-    low, high = bounds(path)
-    start = low + int((high - low) * place)
-    length = int((high - low) * 10**-size)
-    if low < start + length and start < high:
-        assert_same(path, (start, start + length))
+    (low, high), window = bounds(path), part_of(path, place, 10**-size)
+    if low < window[1] and window[0] < high:
+        assert_same(path, window)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_window_of_any_program_gives_the_same_numbers(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write(record(name), path, layout="2025")
+    assert_same(path, part_of(path, 0.4, 0.2))
 
 
 @pytest.mark.parametrize("name", ["pageable_copy", "two_gpu", "graph_only"])
