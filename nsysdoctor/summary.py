@@ -22,10 +22,13 @@ from nsysdoctor.report import (
 )
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.states import CAUSES
+from nsysdoctor.tables.time_budget import ran_between
 from nsysdoctor.trace import Trace, table_recipes
-from nsysdoctor.units import ratio_text
+from nsysdoctor.units import ns_text, ratio_text
 
 _SLIVER_RATIO = 0.2
+_BEYOND_RATIO = 0.01
+"""A window that reaches further out of the capture than this is told of."""
 
 
 def trace_info(trace: Trace) -> TraceInfo:
@@ -190,8 +193,18 @@ def _profile_notes(trace: Trace) -> list[str]:
 
 
 def _window_notes(trace: Trace) -> list[str]:
-    """A word where the steady steps are a small part of the capture."""
+    """A word where the steady steps are a small part of the capture, or a window reaches out of
+    it."""
     window, ops = window_of(trace), trace.table("ops")
+    if window.basis == "given":
+        first, last = ran_between(ops, trace.table("capture"))
+        beyond = max(first - window.start_ns, 0) + max(window.end_ns - last, 0)
+        if beyond < _BEYOND_RATIO * window.span_ns:
+            return []
+        return [
+            f"the GPU ran from {ns_text(first)} to {ns_text(last)}; the rest of the window, "
+            f"{ratio_text(beyond / window.span_ns)}, counts as idle"
+        ]
     whole = int(ops["end_ns"].max()) - int(ops["start_ns"].min())
     if window.basis != "steady" or window.span_ns >= _SLIVER_RATIO * whole:
         return []

@@ -172,6 +172,15 @@ def test_a_window_outside_the_capture_is_refused_whatever_was_read() -> None:
         trace.table("horizon")
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_window_that_reaches_out_of_the_capture_is_told_of(whole: bool) -> None:
+    path = sample("healthy")
+    low, high = bounds(path)
+    inside = report(read(path, (low, high), whole=whole)).notes
+    (note,) = set(report(read(path, (low, 2 * high - low), whole=whole)).notes) - set(inside)
+    assert "the rest of the window, 50.0 %, counts as idle" in note.text
+
+
 def test_the_kernels_of_a_report_are_those_of_the_window() -> None:
     path = sample("two_gpu")
     low, high = bounds(path)

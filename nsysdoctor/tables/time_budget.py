@@ -43,7 +43,7 @@ def horizon(
             start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
         )
     else:
-        _require_overlap(asked, *_bounds(ops, capture))
+        _require_overlap(asked, *ran_between(ops, capture))
         found = devices[["device"]].assign(start_ns=asked[0], end_ns=asked[1])
     return found if request.device is None else _only(found, request.device)
 
@@ -56,8 +56,8 @@ def _only(found: pd.DataFrame, device: int) -> pd.DataFrame:
     return mine
 
 
-def _bounds(ops: pd.DataFrame, capture: Capture | None) -> tuple[int, int]:
-    """From when to when the devices ran, whatever of it was read."""
+def ran_between(ops: pd.DataFrame, capture: Capture | None) -> tuple[int, int]:
+    """Returns from when to when the devices ran, whatever of it was read."""
     if capture is not None:
         return capture.first_ns, capture.last_ns
     return int(ops["start_ns"].min()), int(ops["end_ns"].max())
