@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from nsysdoctor.errors import UsageError
 from nsysdoctor.summary import budgets_of, idle_causes_of
+from nsysdoctor.timeline import Payload, timeline_payload
 from nsysdoctor.trace import Trace, open_trace
-from nsysdoctor.window import Request
+from nsysdoctor.window import Request, widened
 from sample_traces import PROGRAMS, record, write
 from tests.make_scene import change, trace_of
 from tests.window_alone import assert_same, bounds, part_of, read, report
@@ -179,6 +180,41 @@ def test_a_window_that_reaches_out_of_the_capture_is_told_of(whole: bool) -> Non
     inside = report(read(path, (low, high), whole=whole)).notes
     (note,) = set(report(read(path, (low, 2 * high - low), whole=whole)).notes) - set(inside)
     assert "the rest of the window, 50.0 %, counts as idle" in note.text
+
+
+def drawn(payload: Payload) -> list[object]:
+    """What a page shows; keys, which join operations to calls, as the start of the call."""
+    calls = {
+        key: start
+        for track in payload.tracks
+        if track.kind == "calls"
+        for key, start in zip(track.columns["key"], track.columns["start_ns"], strict=True)
+    }
+    tracks = [
+        {
+            name: [calls.get(key) for key in values] if name == "key" else values.tolist()
+            for name, values in track.columns.items()
+        }
+        for track in payload.tracks
+    ]
+    return [*tracks, payload.names, payload.shapes, payload.figures, payload.notes]
+
+
+@pytest.mark.parametrize("name", ["healthy", "pageable_copy", "two_gpu", "annotated_chain"])
+def test_the_page_of_a_window_shows_what_lies_around_it_however_much_was_read(name: str) -> None:
+    path = sample(name)
+    window = part_of(path, 0.4, 0.05)
+    low, high = widened(*window)
+    pages = []
+    for whole in (True, False):
+        trace = read(path, window, whole=whole)
+        payload = timeline_payload(trace.table, report(trace))
+        for track in payload.tracks:
+            start = track.columns["start_ns"] + payload.origin_ns
+            assert (start < high).all()
+            assert (start + track.columns["length_ns"] >= low).all()
+        pages.append(drawn(payload))
+    assert pages[0] == pages[1]
 
 
 def test_the_kernels_of_a_report_are_those_of_the_window() -> None:

@@ -32,6 +32,7 @@ from nsysdoctor.timeline.rows import (
     stream_rows,
 )
 from nsysdoctor.units import count_text, ns_text
+from nsysdoctor.window import widened
 
 __all__ = ["Payload", "timeline_payload"]
 
@@ -50,10 +51,11 @@ def timeline_payload(
     """Returns the timeline of one trace: every device, stream and busy host thread.
 
     `tables` gives documented tables by name and raises MissingTableError for one that the trace
-    cannot give; its rows are left out. A trace of more than `budget` items (by default BUDGET
-    shared by the report's traces) shows one by one what the findings point to, samples in
-    between and the longest operation of each name; neighbours elsewhere are merged into blocks,
-    and `notes` says so.
+    cannot give; its rows are left out. A window told by its times shows what lies in it and around
+    it, and its charts tell of what ran or was called in it. A trace of more than `budget` items
+    (by default BUDGET shared by the report's traces) shows one by one what the findings point to,
+    samples in between and the longest operation of each name; neighbours elsewhere are merged into
+    blocks, and `notes` says so.
     """
     budget = budget or max(20_000, BUDGET // max(1, len(report.traces)))
     names, shapes = Names([], []), list[str]()
@@ -61,20 +63,37 @@ def timeline_payload(
     rows = list(stream_rows(tables, names, shapes, mine))
     hosts, left_out = host_rows(tables, names)
     rows += hosts
+    omitted = _omission_notes(tables, rows, mine, left_out)
+    asked = _asked(report)
+    if asked is not None:
+        rows = _near(rows, *widened(*asked))
     devices = list(device_rows(tables, mine))
     origin, end = _bounds(rows, devices)
-    found = figures(tables, origin)
+    found = figures(tables, origin, asked)
     windows = _windows(rows, report, trace, found, budget, (origin, end))
     shown = _shown(rows, windows, budget, (origin, end))
     tracks = [_device_track(row, windows, origin, budget) for row in devices]
     tracks += [_track(row, kept, origin) for row, kept in zip(rows, shown, strict=True)]
     tracks, full, short = _renamed(tracks, names)
     full, cut = _cut(full)
-    notes = [*cut, *_merge_notes(rows, shown), *_omission_notes(tables, rows, mine, left_out)]
+    notes = [*cut, *_merge_notes(rows, shown), *omitted]
     label = report.traces[trace].path if trace < len(report.traces) else ""
     return Payload(
         trace, label, origin, end - origin, full, short, shapes, _by_place(tracks), found, notes
     )
+
+
+def _asked(report: Report) -> tuple[int, int] | None:
+    """The window that was told by its times, None without one."""
+    window = report.window
+    return (window.start_ns, window.end_ns) if window and window.basis == "given" else None
+
+
+def _near(rows: Sequence[Row], low: int, high: int) -> list[Row]:
+    """The rows with what touches a stretch of time, without those that are empty then."""
+    stretch = Spans(np.array([low]), np.array([high]))
+    kept = [replace(row, items=row.items.take(inside(row.items, stretch))) for row in rows]
+    return [row for row in kept if len(row.items.start)]
 
 
 def _bounds(rows: Sequence[Row], devices: Sequence[DeviceRow]) -> tuple[int, int]:

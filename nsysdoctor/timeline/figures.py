@@ -10,6 +10,7 @@ from nsysdoctor.bound import BOUNDS
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.timeline.payload import CopyPoint, Figures, Roof, RoofPoint, StepMark
 from nsysdoctor.timeline.rows import Tables, ints, optional
+from nsysdoctor.window import holds
 
 MOST_STEPS = 5000
 MOST_COPIES = 1500
@@ -21,13 +22,19 @@ ITEM_BYTES = {
 }  # fmt: skip
 
 
-def figures(tables: Tables, origin_ns: int) -> Figures:
-    """Returns what the charts need; parts whose tables are missing are empty."""
-    edges, counts = _latencies(tables)
+def figures(
+    tables: Tables, origin_ns: int, window_ns: tuple[int, int] | None = None
+) -> Figures:
+    """Returns what the charts need, of all that was read or of what ran or was called in a window;
+    parts whose tables are missing are empty."""
+    edges, counts = _latencies(tables, window_ns)
     kernels = optional(tables, "kernels")
+    if kernels is not None and window_ns is not None:
+        times = (kernels[name] for name in ("start_ns", "end_ns", "called_ns"))
+        kernels = kernels.at(holds(window_ns, *times))
     return Figures(
         _steps(tables, origin_ns),
-        _copies(tables),
+        _copies(tables, window_ns),
         edges,
         counts,
         _roof_points(kernels, optional(tables, "names")),
@@ -40,6 +47,7 @@ def _steps(tables: Tables, origin_ns: int) -> list[StepMark]:
     steps = optional(tables, "steps")
     if steps is None:
         return []
+    steps = steps[steps["phase"] != "outside"]
     return [
         StepMark(int(step), int(start) - origin_ns, int(end) - origin_ns, str(phase))
         for step, start, end, phase in zip(
@@ -53,8 +61,11 @@ def _memory(source: str, target: str) -> str:
     return next((kind for kind in ("pageable", "managed", "pinned") if kind in ends), "device")
 
 
-def _copies(tables: Tables) -> list[CopyPoint]:
+def _copies(tables: Tables, window_ns: tuple[int, int] | None) -> list[CopyPoint]:
     copies = optional(tables, "copies")
+    if copies is not None and window_ns is not None:
+        times = (ints(copies, name) for name in ("start_ns", "end_ns", "called_ns"))
+        copies = copies[holds(window_ns, *times)]
     if copies is None or not len(copies):
         return []
     frame = pd.DataFrame(
@@ -94,9 +105,15 @@ def _memory_kinds(copies: pd.DataFrame) -> list[str]:
     return [_memory(a, b) for a, b in zip(source, target, strict=True)]
 
 
-def _latencies(tables: Tables) -> tuple[list[int], list[int]]:
+def _latencies(
+    tables: Tables, window_ns: tuple[int, int] | None
+) -> tuple[list[int], list[int]]:
     """Histogram over five bins per decade from 100 ns to 100 s, without empty ends."""
-    launches = optional(tables, "launches")
+    launches, ops = optional(tables, "launches"), optional(tables, "ops")
+    if launches is not None and ops is not None and window_ns is not None:
+        start, end = (ints(ops, name)[launches["op"]] for name in ("start_ns", "end_ns"))
+        called = start - ints(launches, "latency_ns")
+        launches = launches[holds(window_ns, start, end, called)]
     if launches is None or not len(launches) or "latency_ns" not in launches:
         return [], []
     edges = np.unique(np.round(np.logspace(2, 11, 46)).astype(np.int64))
