@@ -114,7 +114,7 @@ def work(
 
 def chosen_rules(options: JobOptions) -> list[Rule]:
     """Returns the rules that the options choose; raises RuleError for unknown names."""
-    return _rules(options.folders, options.select, options.ignore)
+    return select_rules(known_rules(options.folders), options.select, options.ignore)
 
 
 def _options(options: JobOptions) -> Options:
@@ -122,10 +122,9 @@ def _options(options: JobOptions) -> Options:
 
 
 @cache
-def _rules(
-    folders: tuple[Path, ...], select: tuple[str, ...], ignore: tuple[str, ...]
-) -> list[Rule]:
-    return select_rules(load_rules(folders), select, ignore)
+def known_rules(folders: tuple[Path, ...]) -> list[Rule]:
+    """Returns the built-in rules and those of the folders, loaded once in a process."""
+    return load_rules(folders)
 
 
 def _reduced(results: Sequence[Result], options: JobOptions) -> Answer:

@@ -99,8 +99,7 @@ def _options(
     """The configuration file's settings, and what the command line says instead or besides."""
     from nsysdoctor.commands.inputs import settings
     from nsysdoctor.config import check_config
-    from nsysdoctor.job import JobOptions, chosen_rules
-    from nsysdoctor.rule import load_rules
+    from nsysdoctor.job import JobOptions, chosen_rules, known_rules
     from nsysdoctor.window import parse_window
 
     said = settings(config)
@@ -113,7 +112,7 @@ def _options(
         timed,
         payloads,
     )
-    check_config(said, [rule.name for rule in load_rules(options.folders)])
+    check_config(said, [rule.name for rule in known_rules(options.folders)])
     chosen_rules(options)
     return options
 
