@@ -142,10 +142,10 @@ def finishes_of(
 
     A process ends with what it launched in the window; the one that owns the steps not before
     its host is through the last of them. Without steps the last operation counts, of a window told
-    by its times the last to end in it. `window` holds
-    start_ns, end_ns, basis and host bounds; `marks` the owner of the steps or None; `relay` the
-    chain of calls of each row of `api`. A chain that launches little at a pace of its own, such
-    as a monitor's, ends when it ends and must not hide what the others gain.
+    by its times the last to end in it. `window` holds start_ns, end_ns, basis and host bounds;
+    `marks` the owner of the steps or None; `relay` the chain of calls of each row of `api`. A
+    chain that launches little at a pace of its own, such as a monitor's, ends when it ends and
+    must not hide what the others gain.
     """
     if window.basis == "given":
         ends = graph.nodes.time[graph.nodes.op_end[submissions["op"].to_numpy()]]

@@ -428,6 +428,11 @@ FIRST = "0 5us host cudaLaunchKernel -> 10us 1ms s7 kernel gemm"
             {"profiler": 1990, "launch": 10},
         ),
         (
+            """500us  2500us host9 pause "TLS allocation"
+               3ms    5us    host  cudaLaunchKernel -> 3010us 1ms s7 kernel gemm""",
+            {"host_code": 1990, "launch": 10},
+        ),
+        (
             """20us   5us    host  cudaLaunchKernel -> 1015us 1ms s7 kernel gemm""",
             {"dependency": 5},
         ),

@@ -173,6 +173,34 @@ def test_a_window_outside_the_capture_is_refused_whatever_was_read() -> None:
         trace.table("horizon")
 
 
+LONE_PAUSE = """
+    0     5us   host  cudaLaunchKernel -> +9us 1ms s7 kernel gemm
+    30ms  900us host2 pause "TLS allocation"
+    90ms  5us   host  cudaLaunchKernel -> +9us 1ms s7 kernel gemm
+    200ms 5us   host2 cudaMalloc
+    """
+
+
+def test_a_pause_holds_its_own_thread_even_if_the_window_shows_nothing_else_of_it() -> None:
+    trace = trace_of(LONE_PAUSE, Request((20 * MS, 95 * MS)))
+    assert "profiler" not in causes(trace)
+
+
+def test_a_pause_that_names_no_thread_holds_the_process() -> None:
+    sql = "UPDATE PROFILER_OVERHEAD SET globalTid = globalTid & ~0xffffff"
+    trace = trace_of(LONE_PAUSE, Request((20 * MS, 95 * MS)), sql=sql)
+    assert causes(trace)["profiler"] == 900_000
+
+
+def test_a_thread_is_outside_cuda_since_its_last_call_as_far_as_the_window_sees() -> None:
+    trace = trace_of(IDLE, Request((100 * MS, 950 * MS)))
+    calls = trace.table("host_calls")
+    assert calls["outside_ns"].tolist() == [0, 0, 98 * MS]
+    after = trace_of(IDLE, Request((850 * MS, 950 * MS)))
+    low, _ = widened(850 * MS, 950 * MS)
+    assert after.table("host_calls")["outside_ns"].iloc[-1] == 900 * MS - low
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_window_that_reaches_out_of_the_capture_is_told_of(whole: bool) -> None:
     path = sample("healthy")

@@ -37,7 +37,7 @@ def softmaxes(names: pd.DataFrame) -> np.ndarray:
 def attentions(
     sequence: pd.DataFrame,
     kernels: Kernels,
-    kernels_shown: np.ndarray,
+    kernels_shown: np.ndarray | slice,
     operations: np.ndarray,
     softmaxes: np.ndarray,
     peaks: dict[int, DevicePeaks],
@@ -75,14 +75,15 @@ class _Rows:
         self,
         sequence: pd.DataFrame,
         kernels: Kernels,
-        shown: np.ndarray,
+        shown: np.ndarray | slice,
         operations: np.ndarray,
         softmaxes: np.ndarray,
     ) -> None:
         kinds = kernels.configurations
         name, free = kinds["name"].to_numpy(), ~kinds["fused"]
-        self.kernels, self.shown = kernels, shown
-        self.apart = sequence["apart"].to_numpy()
+        self.kernels, self.apart = kernels, sequence["apart"].to_numpy()
+        self.shown = np.zeros(len(kernels), dtype=bool)
+        self.shown[shown] = True
         self.kernel = sequence["kernel"].to_numpy()
         self.kind = np.append(kernels["configuration"], -1)[self.kernel]
         self.product = self._on_rows(free & (kinds["category"] == "gemm"))

@@ -84,8 +84,8 @@ def kernels(
     op = np.flatnonzero(ops["kind"].to_numpy() == KERNEL).astype(np.int32)
     each: dict[str, Column] = {"op": op, "configuration": configurations.code}
     found = Kernels(kinds, each | _calls(op, len(ops), launches, api), ops, api)
-    told = found.at(_shown(found, request or Request()))
-    found.configurations = kinds.join(_traffic(told, names, peaks))
+    shown = found.at(_shown(found, request or Request()))
+    found.configurations = kinds.join(_traffic(shown, names, peaks))
     work = None
     if launch_marks is not None and annotated is not None:
         work = _recorded(found, names, launch_marks, annotated)
@@ -132,10 +132,10 @@ def _calls(
     return {"api": call, "alone": (call >= 0) & single[np.maximum(call, 0)]}
 
 
-def _shown(kernels: Kernels, request: Request) -> Flags:
+def _shown(kernels: Kernels, request: Request) -> Flags | slice:
     """The kernels that run in a window told by its times, or were launched in it; else all."""
     if not isinstance(request.window, tuple):
-        return np.ones(len(kernels), dtype=bool)
+        return slice(None)
     times = (kernels[name] for name in ("start_ns", "end_ns", "called_ns"))
     return holds(request.window, *times)
 
@@ -231,9 +231,10 @@ def _possible(flops: Floats, took: Column, peak_flops_per_s: Floats) -> Floats:
 
 
 @table
-def kernels_shown(kernels: Kernels, request: Request) -> Flags:
-    """Returns for each kernel whether rules learn from it what is usual: whether it runs in a
-    window told by its times or was launched in it, so that nothing else read counts; else all."""
+def kernels_shown(kernels: Kernels, request: Request) -> Flags | slice:
+    """Returns the kernels that rules learn from what is usual, as `Kernels.at` takes them: those
+    that run in a window told by its times or were launched in it, whatever else was read; else
+    all."""
     return _shown(kernels, request)
 
 
@@ -252,15 +253,15 @@ def inside_ns(kernels: Kernels, kernels_inside: Flags) -> pd.Series[int]:
 
 @table
 def reached_rates(
-    kernels: Kernels, kernels_shown: Flags, peaks: dict[int, DevicePeaks]
+    kernels: Kernels, kernels_shown: Flags | slice, peaks: dict[int, DevicePeaks]
 ) -> dict[int, float]:
     """Returns the bandwidth in bytes/s that memory-bound kernels reach, per device.
 
     That of all kernels of known traffic that last 10 µs or more; without any 80 % of the peak,
     and 1e12 where that is unknown too.
     """
-    long = kernels["duration_ns"] >= TELLING_NS
-    telling = kernels.at(~np.isnan(kernels["bytes"]) & long & kernels_shown)
+    shown = kernels.at(kernels_shown)
+    telling = shown.at(~np.isnan(shown["bytes"]) & (shown["duration_ns"] >= TELLING_NS))
     told = telling.frame("bytes", "duration_ns")
     grouped = told.groupby(telling["device"], sort=True).sum()
     rates = {
