@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -84,7 +85,9 @@ def parse_window(text: str, device: int | None = None) -> Request:
     if len(parts) != 2 or None in parts:
         raise UsageError(f"{text} is no window", "use all, steady or START:END such as 1.5s:2s")
     low, high = (
-        round(float(part.group(1)) * _UNITS_NS[part.group(2)]) for part in parts if part is not None
+        round(Decimal(part.group(1)) * _UNITS_NS[part.group(2)])
+        for part in parts
+        if part is not None
     )
     if high <= low:
         raise UsageError(f"the window {text} ends before it starts", "give START before END")

@@ -13,7 +13,7 @@ from nsysdoctor.errors import UsageError
 from nsysdoctor.summary import budgets_of, idle_causes_of
 from nsysdoctor.timeline import Payload, timeline_payload
 from nsysdoctor.trace import Trace, open_trace
-from nsysdoctor.window import Request, widened
+from nsysdoctor.window import Request, parse_window, widened
 from sample_traces import PROGRAMS, record, write
 from tests.make_scene import change, trace_of
 from tests.window_alone import assert_same, bounds, part_of, read, report
@@ -237,6 +237,8 @@ def test_the_page_of_a_window_shows_what_lies_around_it_however_much_was_read(na
     for whole in (True, False):
         trace = read(path, window, whole=whole)
         payload = timeline_payload(trace.table, report(trace))
+        assert payload.view_ns is not None
+        assert [payload.origin_ns + at for at in payload.view_ns] == [low, high]
         for track in payload.tracks:
             start = track.columns["start_ns"] + payload.origin_ns
             assert (start < high).all()
@@ -290,3 +292,15 @@ def test_a_step_in_a_window_has_the_values_that_it_has_in_the_capture(name: str)
         starts = range(len(full.steps) - count + 1)
         assert any(part.steps == full.steps[at : at + count] for at in starts), part.metric
         assert count > 2 or part.device is None
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("1728501277.418275385s:1728501277.5s", (1728501277418275385, 1728501277500000000)),
+        ("0.1us:1.5 ms", (100, 1_500_000)),
+        ("-5:7", (-5, 7)),
+    ],
+)
+def test_times_are_read_to_the_nanosecond(text: str, window: tuple[int, int]) -> None:
+    assert parse_window(text).window == window

@@ -64,9 +64,10 @@ def timeline_payload(
     hosts, left_out = host_rows(tables, names)
     rows += hosts
     omitted = _omission_notes(tables, rows, mine, left_out)
-    asked = _asked(report)
+    asked, view = _asked(report), None
     if asked is not None:
-        rows = _near(rows, *widened(*asked))
+        view = widened(*asked)
+        rows = _near(rows, *view)
     devices = list(device_rows(tables, mine))
     origin, end = _bounds(rows, devices)
     found = figures(tables, origin, asked)
@@ -79,8 +80,9 @@ def timeline_payload(
     notes = [*cut, *_merge_notes(rows, shown), *omitted]
     label = report.traces[trace].path if trace < len(report.traces) else ""
     return Payload(
-        trace, label, origin, end - origin, full, short, shapes, _by_place(tracks), found, notes
-    )
+        trace, label, origin, end - origin, full, short, shapes, _by_place(tracks), found, notes,
+        view and (max(view[0] - origin, 0), min(view[1], end) - origin),
+    )  # fmt: skip
 
 
 def _asked(report: Report) -> tuple[int, int] | None:

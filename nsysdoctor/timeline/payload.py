@@ -138,7 +138,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Payload:
-    """The timeline of one trace; times are ns after `origin_ns` on the export's clock."""
+    """The timeline of one trace; times are ns after `origin_ns` on the export's clock.
+
+    `view_ns` is what the page shows at first, None for all.
+    """
 
     trace: int
     label: str
@@ -150,6 +153,7 @@ class Payload:
     tracks: list[Track]
     figures: Figures
     notes: list[str]
+    view_ns: tuple[int, int] | None = None
 
     def pack(self) -> str:
         """Returns the payload as base64 text of a zlib stream; equal payloads give equal text.
@@ -164,6 +168,7 @@ class Payload:
         header = {
             "origin_ns": str(self.origin_ns),
             "span_ns": self.span_ns,
+            "view": self.view_ns,
             "trace": self.trace,
             "label": self.label,
             "paints": PAINTS,

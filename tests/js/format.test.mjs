@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytesText, clipped, countText, exactNs, nsText, rateText, ratioText } from "../../nsysdoctor/render/assets/format.mjs";
+import { bytesText, clipped, clockText, countText, exactNs, nsText, rateText, ratioText } from "../../nsysdoctor/render/assets/format.mjs";
 
 test("durations keep three digits and never become zero", () => {
   assert.equal(nsText(0), "0 ns");
@@ -13,6 +13,13 @@ test("durations keep three digits and never become zero", () => {
 
 test("an exact duration shows every nanosecond", () => {
   assert.equal(exactNs(1_732_107_141), "1,732,107,141 ns");
+});
+
+test("a time on the export's clock keeps every digit that --window takes", () => {
+  assert.equal(clockText("0"), "0.000000000s");
+  assert.equal(clockText("1900123456"), "1.900123456s");
+  assert.equal(clockText("1728501277418275385"), "1728501277.418275385s");
+  assert.equal(clockText("-5"), "-0.000000005s");
 });
 
 test("sizes, rates, ratios and counts", () => {

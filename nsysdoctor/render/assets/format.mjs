@@ -29,6 +29,13 @@ export function exactNs(value) {
   return `${grouped(Math.round(value))} ns`;
 }
 
+// A whole number of nanoseconds, given as text, in seconds to the last digit: what --window takes.
+export function clockText(ns) {
+  const [, sign, digits] = /^(-?)(\d+)$/.exec(ns);
+  const padded = digits.padStart(10, "0");
+  return `${sign}${padded.slice(0, -9)}.${padded.slice(-9)}s`;
+}
+
 export function bytesText(value) {
   return scaled(value, SIZE, "B");
 }

@@ -2,7 +2,7 @@
 
 import { attachCharts } from "./charts.mjs";
 import { decoded } from "./decode.mjs";
-import { countText } from "./format.mjs";
+import { clockText, countText } from "./format.mjs";
 import { attachKeys, attachOverview, attachPointer, fillWords } from "./input.mjs";
 import { drawnNs } from "./items.mjs";
 import { attachTable } from "./tables.mjs";
@@ -130,7 +130,8 @@ function tracesOf(timeline, search) {
     timeline.load(payload);
     search.forget();
     if (select) select.value = String(trace);
-    byId("tl-notes").textContent = payload.notes.join(" ");
+    const clock = `Times count from ${clockText(payload.origin_ns)} on the export's clock.`;
+    byId("tl-notes").textContent = [clock, ...payload.notes].join(" ");
   }
   select?.addEventListener("change", () => show(Number(select.value)));
   return { show };

@@ -51,7 +51,8 @@ export function createTimeline(parts) {
   function load(payload) {
     Object.assign(scene, { payload, band: null, selected: null, partner: null, hitKeys: null });
     scene.folded = firstFolds(payload.tracks);
-    scene.view = clamped({ start: 0, end: payload.span_ns }, payload.span_ns);
+    const [start, end] = payload.view ?? [0, payload.span_ns];
+    scene.view = clamped({ start, end }, payload.span_ns);
     scroll.scrollTop = 0;
     Object.assign(found, { list: [], at: -1 });
     retheme();
