@@ -38,7 +38,12 @@ def meeting(lanes: pd.DataFrame, lane_kind: np.ndarray) -> pd.DataFrame:
 
 @table
 def turned(
-    ops: pd.DataFrame, api: pd.DataFrame, links: Links, meeting: pd.DataFrame, window: pd.DataFrame
+    ops: pd.DataFrame,
+    ops_near: np.ndarray,
+    api: pd.DataFrame,
+    links: Links,
+    meeting: pd.DataFrame,
+    window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the operations of the window that waited across the null stream: op, process,
     device, start_ns, end_ns, waited_ns, null, sure, and cause (operation of the null stream that
@@ -46,8 +51,8 @@ def turned(
     called = api["start_ns"].to_numpy()
     parts = [_NOTHING]
     for _, lanes in meeting.groupby("group", sort=True):
-        null = _ready(ops, called, links, lanes[lanes["null"]])
-        other = _ready(ops, called, links, lanes[~lanes["null"]])
+        null = _ready(ops, ops_near, called, links, lanes[lanes["null"]])
+        other = _ready(ops, ops_near, called, links, lanes[~lanes["null"]])
         parts.append(_turned(null, _never_beside(other, null, lanes)))
     found = pd.concat(parts, ignore_index=True)
     found = found[in_window(called[links.call[found["op"]]], window)]
@@ -62,13 +67,13 @@ _NOTHING = pd.DataFrame(
 
 
 def _ready(
-    ops: pd.DataFrame, called: Ints, links: Links, lanes: pd.DataFrame
+    ops: pd.DataFrame, near: np.ndarray, called: Ints, links: Links, lanes: pd.DataFrame
 ) -> pd.DataFrame:
     """The launched operations of some lanes: op, lane, start_ns, end_ns and ready_ns (when launch
     and stream allowed it to start)."""
     wanted = np.zeros(int(ops["lane"].max()) + 1, dtype=bool)
     wanted[lanes["lane"]] = True
-    op = np.flatnonzero(wanted[ops["lane"].to_numpy()] & (links.call >= 0))
+    op = np.flatnonzero(wanted[ops["lane"].to_numpy()] & near & (links.call >= 0))
     end, before = ops["end_ns"].to_numpy(), links.before[op]
     free = np.where(before >= 0, end[before], 0)
     return pd.DataFrame(

@@ -62,7 +62,7 @@ def profiler_overhead(
     if not len(mine) or not len(held_calls):
         return pd.DataFrame()
     by_device = (mine["end_ns"] - mine["start_ns"]).groupby(mine["device"]).sum().sort_index()
-    inside = pauses[in_window(pauses["start_ns"].to_numpy(), window)]
+    inside = _holding(pauses, mine, window)
     length = inside["end_ns"] - inside["start_ns"]
     device = int(by_device.idxmax())
     return pd.DataFrame(
@@ -78,6 +78,12 @@ def profiler_overhead(
             }
         ]
     )
+
+
+def _holding(pauses: pd.DataFrame, profiled: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
+    """The pauses of the window that hold threads for which a device idles."""
+    held = pauses["thread"].isin([-1, *profiled["thread"].unique()])
+    return pauses[in_window(pauses["start_ns"].to_numpy(), window) & held.to_numpy()]
 
 
 def cure(
@@ -96,8 +102,13 @@ def cure(
 
 
 def evidence(
-    profiler_overhead: pd.DataFrame, pauses: pd.DataFrame, window: pd.DataFrame
+    profiler_overhead: pd.DataFrame,
+    pauses: pd.DataFrame,
+    idle_parts: IdleParts,
+    window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the profiler's pauses in the window: row, start_ns, end_ns, what."""
-    mine = pauses[in_window(pauses["start_ns"].to_numpy(), window)]
+    profiled = idle_parts.profiled
+    profiled = profiled[in_window(profiled["start_ns"].to_numpy(), window)]
+    mine = _holding(pauses, profiled, window)
     return mine[["start_ns", "end_ns"]].assign(row=0, what=mine["name"])

@@ -51,6 +51,7 @@ def drains(
     slow_graphs: pd.DataFrame,
     driver_calls: pd.DataFrame,
     ops: pd.DataFrame,
+    ops_near: np.ndarray,
     gaps: pd.DataFrame,
     idle_parts: IdleParts,
     loop_calls: np.ndarray,
@@ -74,7 +75,7 @@ def drains(
             "sync": is_sync[rows],
             "thread": [thread_labels[t] for t in calls["thread"]],
             "code": calls["thread"],
-            "device": _devices(host_calls, ops)[rows],
+            "device": _devices(host_calls, ops, ops_near)[rows],
             "start_ns": calls["start_ns"],
             "end_ns": calls["end_ns"],
         }
@@ -129,9 +130,10 @@ def _profiled(found: pd.DataFrame, gaps: pd.DataFrame, profiled: pd.DataFrame) -
     return np.asarray((gap >= 0) & (held > 0.5 * _hole_ns(found, gaps)))
 
 
-def _devices(host_calls: pd.DataFrame, ops: pd.DataFrame) -> Ints:
+def _devices(host_calls: pd.DataFrame, ops: pd.DataFrame, near: np.ndarray) -> Ints:
     """The device of what each call or the chain's last call before it submitted, -1 none."""
     op, opens = host_calls["op"].to_numpy(), opens_chain(host_calls)
+    op = np.where((op >= 0) & near[np.maximum(op, 0)], op, -1)
     at = np.maximum.accumulate(np.where((op >= 0) | opens, np.arange(len(op)), 0))
     last = op[at]
     device = ops["device"].to_numpy()[np.maximum(last, 0)]
@@ -164,6 +166,7 @@ def sync_in_loop(
     read_backs: pd.DataFrame,
     gaps: pd.DataFrame,
     ops: pd.DataFrame,
+    ops_near: np.ndarray,
     names: pd.DataFrame,
     steps: pd.DataFrame,
     window: pd.DataFrame,
@@ -177,7 +180,7 @@ def sync_in_loop(
     pattern, place."""
     steady = max(int((steps["phase"] == "steady").sum()), 1)
     span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
-    shaped = _shape_waits(drains, host_calls, ops, names)
+    shaped = _shape_waits(drains, host_calls, ops, ops_near, names)
     rows = []
     for (thread, device), mine in drains.groupby(["thread", "device"], sort=True):
         holes = gaps.iloc[mine.loc[mine["gap"] >= 0, "gap"]]
@@ -223,12 +226,16 @@ def _pattern(shaped: np.ndarray) -> str:
 
 
 def _shape_waits(
-    drains: pd.DataFrame, host_calls: pd.DataFrame, ops: pd.DataFrame, names: pd.DataFrame
+    drains: pd.DataFrame,
+    host_calls: pd.DataFrame,
+    ops: pd.DataFrame,
+    near: np.ndarray,
+    names: pd.DataFrame,
 ) -> np.ndarray:
     """Which waits come behind a kernel that counts or selects elements."""
     selects = np.array([bool(_SELECTS.search(n)) for n in names["full"]], dtype=bool)
     op, chain = host_calls["op"].to_numpy(), host_calls["chain"].to_numpy()
-    kernel = (op >= 0) & (ops["kind"].to_numpy()[np.maximum(op, 0)] == KERNEL)
+    kernel = (op >= 0) & ((ops["kind"].to_numpy() == KERNEL) & near)[np.maximum(op, 0)]
     rows = np.flatnonzero(kernel)
     place = np.searchsorted(rows, drains["call"].to_numpy()) - 1
     found = np.zeros(len(drains), dtype=bool)

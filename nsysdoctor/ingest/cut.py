@@ -7,7 +7,9 @@ Of a window [low, high) these are
 - the calls that launched those operations, and the operations that those calls launched. Ids of
   correlation rise with the order of calls in a process, so a stretch of ids holds all of them;
   what was begun before the stretch is named id by id;
-- the last call of each thread before all that: since then it did something else;
+- operations that were launched before and start after all that: they wait in the queue;
+- the last call of each thread before all that: since then it did something else; and the calls
+  that begin or end the capture of a stream around it;
 - the next operation of each device, which tells what a device that idles to the end of the window
   waits for, and the last one to end before, which tells what a device waits for that idles from
   its start;
@@ -98,7 +100,7 @@ class Cut:
     host_low_ns: int
     host_high_ns: int
     stretches: tuple[Stretch, ...] = ()
-    lone: Mapping[int, Sequence[int]] | None = None
+    lone: Mapping[int, frozenset[int]] | None = None
     further: tuple[Mapping[str, int], ...] = ()
     by_process: bool = True
     clean: frozenset[str] = frozenset()
@@ -116,10 +118,13 @@ class Cut:
             kept += [equal(source, present, one) for one in self.further]
         return " OR ".join(kept) or "1"
 
-    def calls(self, source: Source, present: Sequence[str], *, lone: bool = True) -> str:
+    def lone_of(self, process: int) -> frozenset[int]:
+        """Returns the single ids of a process."""
+        return (self.lone or {}).get(process, frozenset())
+
+    def calls(self, source: Source, present: Sequence[str]) -> str:
         """Returns the condition on rows whose id lies in one of the stretches or stands alone."""
-        found = self._linked(source, present) if lone else self._in_stretches(source, present)
-        return " OR ".join(found) or "0"
+        return " OR ".join(self._linked(source, present)) or "0"
 
     def _near(self, source: Source, present: Sequence[str], low_ns: int, high_ns: int) -> str:
         """Rows that overlap a stretch of time, or whose times cannot be."""
@@ -137,20 +142,15 @@ class Cut:
         id_of = spelled(source, "correlation", present)
         if id_of is None:
             return []
-        lone = [
-            f"({id_of} IN ({', '.join(map(str, ids))}){self._of(source, present, process)})"
-            for process, ids in sorted((self.lone or {}).items())
-        ]
-        return self._in_stretches(source, present) + lone
-
-    def _in_stretches(self, source: Source, present: Sequence[str]) -> list[str]:
-        id_of = spelled(source, "correlation", present)
-        if id_of is None:
-            return []
-        return [
+        stretches = [
             f"({id_of} BETWEEN {first} AND {last}{self._of(source, present, process)})"
             for process, first, last in self.stretches
         ]
+        lone = [
+            f"({id_of} IN ({', '.join(map(str, sorted(ids)))}){self._of(source, present, process)})"
+            for process, ids in sorted((self.lone or {}).items())
+        ]
+        return stretches + lone
 
     def _of(self, source: Source, present: Sequence[str], process: int) -> str:
         return f" AND {process_of(source, present)} = {process}" if self.by_process else ""

@@ -35,16 +35,28 @@ class Links(NamedTuple):
 
 
 @table
-def links(ops: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame, turns: Turns) -> Links:
+def links(
+    ops: pd.DataFrame,
+    ops_near: np.ndarray,
+    api: pd.DataFrame,
+    launches: pd.DataFrame,
+    turns: Turns,
+) -> Links:
     """Returns what each operation is linked to by submission, stream and shared resources.
 
-    `before` is the previous operation of its stream.
+    `before` is the previous operation of its stream. Predecessors are those of `ops_near`.
     """
     call = np.full(len(ops), -1, dtype=np.int32)
     row = np.arange(len(api), dtype=np.int32)
     outer = np.maximum.accumulate(np.where(api["top"].to_numpy(), row, 0))
     call[launches["op"].to_numpy()] = outer[launches["api"].to_numpy()]
-    return Links(call, previous(ops["lane"].to_numpy()), turns)
+    before, engine, device = previous(ops["lane"].to_numpy()), *turns
+    if not ops_near.all():
+        known = np.append(ops_near, True)
+        before, engine, device = (
+            np.where(known[row], row, np.int32(-1)) for row in (before, engine, device)
+        )
+    return Links(call, before, Turns(engine, device))
 
 
 @table

@@ -45,7 +45,7 @@ def driver_calls(
             "thread": [thread_labels[t] for t in calls["thread"]],
             "process": api["process"].to_numpy()[row],
             "verb": calls["verb"],
-            "name": api_names["name"].to_numpy()[api["name"].to_numpy()[row]],
+            "name": api_names["name"].take(api["name"].to_numpy()[row]).array,
             "start_ns": calls["start_ns"],
             "end_ns": calls["end_ns"],
             "length_ns": calls["end_ns"] - calls["start_ns"],

@@ -23,14 +23,14 @@ def api_names(api_rows: pd.DataFrame, strings: pd.Series[str]) -> pd.DataFrame:
     """
     ids = np.unique(api_rows["name_id"].to_numpy())
     texts = [str(strings.get(i, "")) for i in ids]
-    if not any(texts):
+    if texts and not any(texts):
         raise MissingTableError(
             "the export names none of its CUDA calls", "export again with nsys export --type sqlite"
         )
     return pd.DataFrame(
         {
             "name_id": ids,
-            "name": [bare_name(t) or "(unnamed call)" for t in texts],
+            "name": pd.Series([bare_name(t) or "(unnamed call)" for t in texts], dtype="str"),
             "verb": np.array([int(verb_of(t)) for t in texts], dtype=np.int8),
         }
     )

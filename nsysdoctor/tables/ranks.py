@@ -22,12 +22,14 @@ def arrivals(
     """Returns the collectives of the window by device and start.
 
     Columns: device, name (text), start_ns, end_ns, meeting (code of the collective where ranks
-    of this very trace meet, -1 none).
+    of this very trace meet and all lie in the window, -1 none).
     """
     low, high = int(window["start_ns"].iloc[0]), int(window["end_ns"].iloc[0])
     mine = collectives[(collectives["start_ns"] >= low) & (collectives["end_ns"] <= high)]
-    found = mine[["device", "start_ns", "end_ns", "meeting"]].assign(
-        name=names["short"].to_numpy(dtype=object)[mine["name"]]
+    there = mine.groupby("meeting")["meeting"].transform("size")
+    found = mine[["device", "start_ns", "end_ns"]].assign(
+        meeting=mine["meeting"].where(there == mine["ranks"], -1),
+        name=names["short"].to_numpy(dtype=object)[mine["name"]],
     )
     return found.sort_values(["device", "start_ns", "end_ns"], kind="stable", ignore_index=True)
 

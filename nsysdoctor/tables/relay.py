@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Spans
+from nsysdoctor.intervals import Spans, runs
 from nsysdoctor.order import Codes, time_order
 from nsysdoctor.recipe import table
 from nsysdoctor.window import Request, widened
@@ -41,17 +41,16 @@ def _chained(api: pd.DataFrame, told: np.ndarray) -> Codes:
         api[c].to_numpy() for c in ("thread", "process", "start_ns", "end_ns")
     )
     chain = np.array(thread, dtype=np.int32)
-    opens = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
-    chains: dict[int, dict[int, Spans]] = {code: {} for code in process[opens].tolist()}
-    for low, high in zip(opens.tolist(), [*opens[1:].tolist(), len(thread)], strict=True):
-        outer = told[low:high]
-        calls = Spans(start[low:high][outer], end[low:high][outer])
-        known = chains[int(process[low])]
+    chains: dict[int, dict[int, Spans]] = {}
+    for code, rows in runs(thread):
+        outer = told[rows]
+        calls = Spans(start[rows][outer], end[rows][outer])
+        known = chains.setdefault(int(process[rows.start]), {})
         owner = next((code for code, those in known.items() if _take_turns(those, calls)), None)
         if owner is None:
-            known[int(thread[low])] = calls
+            known[code] = calls
             continue
-        chain[low:high] = owner
+        chain[rows] = owner
         pairs = zip(known[owner], calls, strict=True)
         known[owner] = Spans(*(np.concatenate(pair) for pair in pairs))
     return chain

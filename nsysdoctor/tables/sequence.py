@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.kernels import Kernels
@@ -16,21 +17,34 @@ PAUSE_NS = 250_000
 
 
 @table
+def ops_near(
+    ops: pd.DataFrame, request: Request, submissions: pd.DataFrame | None = None
+) -> npt.NDArray[np.bool_]:
+    """Returns for each operation whether it runs or was called in a window told by its times or
+    around it, where all is read; else all of them."""
+    if not isinstance(request.window, tuple):
+        return np.ones(len(ops), dtype=bool)
+    start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    called = start.copy()
+    if submissions is not None:
+        called[submissions["op"]] = submissions["called_ns"]
+    return holds(widened(*request.window), start, end, called)
+
+
+@table
 def sequence(
     ops: pd.DataFrame,
+    ops_near: npt.NDArray[np.bool_],
     kernels: Kernels,
     steps: pd.DataFrame,
-    request: Request,
-    submissions: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns all operations but sets by stream and start: what follows what. With a window told
-    by its times they are those that run or were called in it or around it.
+    """Returns all operations but sets, of `ops_near`, by stream and start: what follows what.
 
     Columns: op, lane, kernel (row of `kernels`, -1 for copies and graph replays), step (-1
     outside of steps), apart (bool: other stream, CUDA graph, host thread or step than the row
     before), paused (bool: apart, or the stream was idle for 250 µs or more before it).
     """
-    op = np.flatnonzero((ops["kind"].to_numpy() != SET) & _held(ops, submissions, request))
+    op = np.flatnonzero((ops["kind"].to_numpy() != SET) & ops_near)
     lane = narrowed(ops["lane"].to_numpy()[op])
     order = np.argsort(lane, kind="stable")
     op, lane = op[order].astype(np.int32), lane[order]
@@ -48,19 +62,6 @@ def sequence(
     return pd.DataFrame(
         {"op": op, "lane": lane, "kernel": kernel, "step": step, "apart": apart, "paused": paused}
     )
-
-
-def _held(
-    ops: pd.DataFrame, submissions: pd.DataFrame | None, request: Request
-) -> np.ndarray | bool:
-    """Which operations are told of."""
-    if not isinstance(request.window, tuple):
-        return True
-    start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
-    called = start.copy()
-    if submissions is not None:
-        called[submissions["op"]] = submissions["called_ns"]
-    return holds(widened(*request.window), start, end, called)
 
 
 def _step_of(called: np.ndarray, steps: pd.DataFrame) -> np.ndarray:

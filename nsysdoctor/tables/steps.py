@@ -120,12 +120,16 @@ def phases(
     steps (that lie in it whole). Between two steps, other kernels make an evaluation; none (copies
     to the host, or nothing) a checkpoint. Without steps everything is one phase, `all`.
     """
-    low, high = int(ops["start_ns"].min()), int(ops["end_ns"].max())
+    asked = request.window if isinstance(request.window, tuple) else None
+    # Around a window in a long pause nothing may run.
+    low, high = asked or (0, 0)
+    if len(ops):
+        low, high = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     if submissions is not None and len(submissions):
         low = min(low, int(submissions["called_ns"].min()))
     rows = _tiles(every_step, submissions, low, high)
-    if isinstance(request.window, tuple):
-        rows = _clipped(rows, *request.window)
+    if asked is not None:
+        rows = _clipped(rows, *asked)
     run = (rows["phase"] != rows["phase"].shift()).cumsum()
     return rows.groupby(run, sort=True).agg(
         phase=("phase", "first"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"),

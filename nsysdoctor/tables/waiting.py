@@ -11,8 +11,9 @@ import pandas as pd
 from nsysdoctor.intervals import Ints
 from nsysdoctor.order import first_rows, narrowed, time_order
 from nsysdoctor.recipe import table
+from nsysdoctor.tables.devices import process_code
 from nsysdoctor.verbs import SYNCS, Verb
-from nsysdoctor.window import Request
+from nsysdoctor.window import Request, widened
 
 _OWN_NS = 10_000
 _LAG_NS = 20_000
@@ -50,21 +51,22 @@ def waiting(
     launches: pd.DataFrame,
     submissions: pd.DataFrame,
     pageable_calls: Ints,
+    ops_near: np.ndarray,
     request: Request,
     syncs: pd.DataFrame | None = None,
-    event_rows: pd.DataFrame | None = None,
-    processes: pd.DataFrame | None = None,
+    event_records: pd.DataFrame | None = None,
 ) -> Waiting:
     """Returns which calls wait for which operations, and which operations for which.
 
     Synchronising calls wait for what was submitted to their stream, device or event before;
     copies that end inside their call are waited for by it; other calls that take much longer
-    than usual and end right after an operation waited for that one.
+    than usual and end right after an operation waited for that one. What is waited for is of
+    `ops_near`.
     """
     queues = _Queues(ops, submissions)
     pairs = [_own_copies(ops, api, launches, pageable_calls)]
     if syncs is not None and len(syncs):
-        pairs.append(_recorded_syncs(ops, api, queues, syncs, event_rows, processes))
+        pairs.append(_recorded_syncs(ops, ops_near, api, queues, syncs, event_records))
     blocks = np.zeros(len(api), dtype=bool)
     for call, _ in pairs:
         blocks[call] = True
@@ -75,8 +77,8 @@ def waiting(
     blocks[call] = True
     lag = api["end_ns"].to_numpy()[call] - ops["end_ns"].to_numpy()[op]
     waiter, event_op = (
-        _event_waits(api, queues, syncs, event_rows, processes)
-        if syncs is not None and event_rows is not None and processes is not None
+        _event_waits(ops_near, api, queues, syncs, event_records)
+        if syncs is not None and event_records is not None
         else (_NONE, _NONE)
     )
     return Waiting(
@@ -164,11 +166,11 @@ def _with_calls(syncs: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
 
 def _recorded_syncs(
     ops: pd.DataFrame,
+    near: np.ndarray,
     api: pd.DataFrame,
     queues: _Queues,
     syncs: pd.DataFrame,
-    event_rows: pd.DataFrame | None,
-    processes: pd.DataFrame | None,
+    event_records: pd.DataFrame | None,
 ) -> tuple[Ints, Ints]:
     records = _with_calls(syncs, api)
     call, op = [_NONE], [_NONE]
@@ -177,37 +179,40 @@ def _recorded_syncs(
             call.append(rows["api"].to_numpy())
             called = rows["called_ns"].to_numpy()
             op.append(queues.last_before(dict(zip(place, key, strict=True)), called))
-    if event_rows is not None and processes is not None:
+    if event_records is not None:
         waits = records[records["what"] == "event"]
         call.append(waits["api"].to_numpy())
-        op.append(_recorded_ops(api, queues, waits, event_rows, processes))
+        op.append(_recorded_ops(queues, waits, event_records))
     calls, waited = np.concatenate(call), np.concatenate(op)
-    real = (waited >= 0) & api["top"].to_numpy()[calls]
+    real = (waited >= 0) & near[waited] & api["top"].to_numpy()[calls]
     real &= ops["end_ns"].to_numpy()[np.maximum(waited, 0)] <= api["end_ns"].to_numpy()[calls]
     return calls[real], waited[real]
 
 
-def _recorded_ops(
-    api: pd.DataFrame,
-    queues: _Queues,
-    waits: pd.DataFrame,
-    event_rows: pd.DataFrame,
-    processes: pd.DataFrame,
-) -> Ints:
+@table
+def event_records(
+    event_rows: pd.DataFrame, api: pd.DataFrame, processes: pd.DataFrame, request: Request
+) -> pd.DataFrame:
+    """Returns the records of events by time: process, context, stream, event, recorded_ns (start
+    of the call); with a window told by its times those from the time around it on."""
+    made = event_rows.assign(process=process_code(processes, event_rows["global_pid"]))
+    calls = _calls_of(api, event_rows).rename(columns={"called_ns": "recorded_ns"})
+    made = made.merge(calls, "inner", ["process", "correlation"])
+    if isinstance(request.window, tuple):
+        made = made[made["recorded_ns"] >= widened(*request.window)[0]]
+    made = made.sort_values(["recorded_ns", "event"], kind="stable", ignore_index=True)
+    return made[["recorded_ns", "process", "event", "context", "stream"]]
+
+
+def _recorded_ops(queues: _Queues, waits: pd.DataFrame, event_records: pd.DataFrame) -> Ints:
     """For each wait the last operation that its event covers, -1 where unknown.
 
     Handles of events are used again, so the latest record of the event before the wait counts.
     """
-    from nsysdoctor.tables.devices import process_code
-
-    made = event_rows.assign(process=process_code(processes, event_rows["global_pid"]))
-    calls = _calls_of(api, event_rows).rename(columns={"called_ns": "recorded_ns"})
-    made = made.merge(calls, "inner", ["process", "correlation"])
-    made = made.sort_values(["recorded_ns", "event"], kind="stable")
     asked = waits.reset_index(names="wait").sort_values(["called_ns", "wait"], kind="stable")
     joined = pd.merge_asof(
         asked[["wait", "called_ns", "process", "event"]],
-        made[["recorded_ns", "process", "event", "context", "stream"]],
+        event_records,
         left_on="called_ns", right_on="recorded_ns", by=["process", "event"],
     )  # fmt: skip
     found = np.full(len(waits), -1, dtype=np.int64)
@@ -220,23 +225,23 @@ def _recorded_ops(
 
 
 def _event_waits(
+    near: np.ndarray,
     api: pd.DataFrame,
     queues: _Queues,
     syncs: pd.DataFrame,
-    event_rows: pd.DataFrame,
-    processes: pd.DataFrame,
+    event_records: pd.DataFrame,
 ) -> tuple[Ints, Ints]:
     """(waiter, awaited) for every stream wait on an event: the next operation submitted to the
     waiting stream starts after the last one that the event covers."""
     waits = _with_calls(syncs[syncs["what"] == "stream_wait"], api)
-    awaited = _recorded_ops(api, queues, waits, event_rows, processes)
+    awaited = _recorded_ops(queues, waits, event_records)
     waiter = np.full(len(waits), -1, dtype=np.int64)
     for key, rows in waits.groupby(_STREAM, sort=True):
         called, op = queues.at(dict(zip(_STREAM, key, strict=True)))
         index = np.searchsorted(called, rows["called_ns"].to_numpy())
         inside = index < len(op)
         waiter[rows.index.to_numpy()[inside]] = op[index[inside]]
-    real = (waiter >= 0) & (awaited >= 0)
+    real = (waiter >= 0) & (awaited >= 0) & near[awaited]
     return waiter[real], awaited[real]
 
 
