@@ -9,6 +9,7 @@ from pathlib import Path
 from nsysdoctor import __version__
 from nsysdoctor.ask import ask
 from nsysdoctor.edits import join, of_subject
+from nsysdoctor.errors import UsageError
 from nsysdoctor.findings import Measured, make_finding, rank_key
 from nsysdoctor.kernel_rows import kernel_summary
 from nsysdoctor.memory import give_back
@@ -89,9 +90,18 @@ def diagnose_trace(
     """Returns what the rules about one trace say; `index` is its place among those of a job.
 
     `conclude` adds what the rules about several ranks say. Tables are forgotten once nothing
-    needs them any more; `later` names those that the caller still wants.
+    needs them any more; `later` names those that the caller still wants. Raises UsageError for a
+    window or a device that the trace does not have.
     """
-    options = options or Options(trace.request)
+    try:
+        return _diagnosed(trace, options or Options(trace.request), index, later, told)
+    except UsageError as error:
+        raise UsageError(f"{trace.export.path}: {error.message}", error.hint) from error
+
+
+def _diagnosed(
+    trace: Trace, options: Options, index: int, later: Sequence[str], told: Told
+) -> Report:
     rules = _rules(options, "trace")
     wanted = (*_DESCRIBED, *_PRICED, *_TOLD, *_SUMMARISED, *later)
     trace.expect([*wanted, *(table for rule in rules for table in rule.uses)])

@@ -24,7 +24,7 @@ from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.states import CAUSES
 from nsysdoctor.tables.time_budget import ran_between
 from nsysdoctor.trace import Trace, table_recipes
-from nsysdoctor.units import ns_text, ratio_text
+from nsysdoctor.units import clock_text, ratio_text
 
 _SLIVER_RATIO = 0.2
 _BEYOND_RATIO = 0.01
@@ -202,7 +202,7 @@ def _window_notes(trace: Trace) -> list[str]:
         if beyond < _BEYOND_RATIO * window.span_ns:
             return []
         return [
-            f"the GPU ran from {ns_text(first)} to {ns_text(last)}; the rest of the window, "
+            f"the GPU ran in {clock_text(first)}:{clock_text(last)}; the rest of the window, "
             f"{ratio_text(beyond / window.span_ns)}, counts as idle"
         ]
     whole = int(ops["end_ns"].max()) - int(ops["start_ns"].min())

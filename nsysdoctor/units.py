@@ -28,6 +28,12 @@ def ns_text(value_ns: float) -> str:
     return _scaled(value_ns, _TIME, "ns")
 
 
+def clock_text(time_ns: int) -> str:
+    """Returns a time in seconds to the nanosecond, as `--window` takes it: `1.900123456s`."""
+    sign, whole = "-" if time_ns < 0 else "", abs(time_ns)
+    return f"{sign}{whole // 10**9}.{whole % 10**9:09d}s"
+
+
 def bytes_text(value_bytes: float) -> str:
     """Returns a size in decimal units with three digits, such as `4.19 MB`."""
     return _scaled(value_bytes, _SIZE, "B")

@@ -22,6 +22,9 @@ _UNITS_NS = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
 """The time around a window that counts as well: a tenth of it, within these bounds."""
 
+_FAR_NS = 1 << 62
+"""No export has times as far from 0 as this."""
+
 _TIME = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|)\s*$")
 
 
@@ -90,5 +93,9 @@ def parse_window(text: str, device: int | None = None) -> Request:
         if part is not None
     )
     if high <= low:
-        raise UsageError(f"the window {text} ends before it starts", "give START before END")
+        raise UsageError(f"the window {text} does not end after it starts", "give START before END")
+    if max(-low, high) >= _FAR_NS:
+        raise UsageError(
+            f"the window {text} reaches beyond any clock", "name a part of the capture"
+        )
     return Request((low, high), device)

@@ -217,3 +217,24 @@ def test_a_lost_table_exits_2(folder: Path) -> None:
     done = call(folder, "gate", *names, "--baseline", "perf.json")
     assert done.returncode == 2
     assert "table nvtx: recorded in the baseline, no rows now" in done.stdout
+
+
+def test_runs_over_other_windows_are_not_compared(folder: Path) -> None:
+    path = str(ROOT / "sample_traces" / "pageable_copy.sqlite")
+    saved = call(folder, "baseline", "save", path, "--window", "500ms:1500ms", "-o", "w.json")
+    assert saved.returncode == 0, saved.stderr
+    same = call(folder, "gate", path, "--baseline", "w.json", "--window", "0.5s:1.5s")
+    assert same.returncode == 0, same.stdout
+    other = call(folder, "gate", path, "--baseline", "w.json", "--window", "0.6s:1.6s")
+    assert other.returncode == 2
+    assert "--window 500000000:1500000000" in " ".join(other.stdout.split())
+
+
+def test_parts_of_steps_in_a_window_make_no_change_of_kernels(folder: Path) -> None:
+    path = str(ROOT / "sample_traces" / "pageable_copy.sqlite")
+    for name, window in (("long", "0.5s:1s"), ("short", "1s:1.1s")):
+        call(folder, "report", path, "--window", window, "-o", f"{name}.json", "-q")
+    done = call(folder, "diff", "long.json", "short.json", "--format", "json")
+    changes = json.loads(done.stdout)["kernels"]
+    assert [c for c in changes if c["state"] in ("more", "fewer")] == []
+    assert "other window" in call(folder, "diff", "long.json", "short.json").stdout

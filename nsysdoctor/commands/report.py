@@ -83,7 +83,7 @@ def report(
         if not quiet:
             print(f"wrote {path}", file=sys.stderr)
     if not targets:
-        _show(form, answer, top, verbose, traces, quiet)
+        _show(form, answer, top, verbose, "" if quiet else _page_of(traces, window, device))
 
 
 def _options(
@@ -175,9 +175,7 @@ def _plain(made: Report, top: int, verbose: bool) -> str:
     return file.getvalue()
 
 
-def _show(
-    form: Format, answer: Answer, top: int, verbose: bool, traces: list[Path], quiet: bool
-) -> None:
+def _show(form: Format, answer: Answer, top: int, verbose: bool, hint: str) -> None:
     if form is not Format.TERMINAL:
         text = answer.report.to_json() if form is Format.JSON else _text(form, answer, top, verbose)
         sys.stdout.buffer.write(text.encode() + b"\n")
@@ -187,8 +185,15 @@ def _show(
     from nsysdoctor.render.terminal import render_terminal
 
     render_terminal(answer.report, Console(), top=top, verbose=verbose)
-    if not quiet:
-        import shlex
+    if hint:
+        print(f"\n{hint}", file=sys.stderr)
 
-        names = " ".join(shlex.quote(str(path)) for path in traces)
-        print(f"\ntimeline: nsysdoctor report {names} -o report.html", file=sys.stderr)
+
+def _page_of(traces: list[Path], window: str | None, device: int | None) -> str:
+    """The command that draws what was asked for."""
+    import shlex
+
+    asked = [*map(str, traces)]
+    asked += ["--window", window] if window is not None else []
+    asked += ["--device", str(device)] if device is not None else []
+    return f"timeline: nsysdoctor report {shlex.join(asked)} -o report.html"

@@ -192,11 +192,17 @@ def setup_of(report: Report) -> Setup:
     return Setup(
         devices=sorted(devices, key=lambda d: (d.trace, d.device)),
         tables=sorted(tables),
-        window=report.window.basis,
+        window=_window(report),
         steps=steps,
         schemas=sorted({trace.schema_version or "unknown" for trace in report.traces}),
         rules={outcome.rule: outcome.state for outcome in report.outcomes},
     )
+
+
+def _window(report: Report) -> str:
+    """The window as `--window` takes it."""
+    window = report.window
+    return f"{window.start_ns}:{window.end_ns}" if window.basis == "given" else window.basis
 
 
 def _common_setup(setups: Sequence[Setup]) -> Setup:

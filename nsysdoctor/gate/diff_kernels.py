@@ -63,11 +63,12 @@ def kernel_changes(before: Report, after: Report) -> tuple[list[KernelChange], i
     """Returns the changed kernels, largest difference first, and how many did not change."""
     old_steps, new_steps = _steps(before, after), _steps(after, before)
     floor = _STEP_SHARE * _span_ns(before) / old_steps
+    cut = _cut_ratio(before, old_steps) + _cut_ratio(after, new_steps)
     changes, calm = [], 0
     for trace, device, old, new in _matched(before.kernels, after.kernels):
         left = old.side(old_steps) if old else None
         right = new.side(new_steps) if new else None
-        state = _kernel_state(left, right, floor)
+        state = _kernel_state(left, right, floor, cut)
         shown = (new or old or _Group([])).rows[0].short
         if state:
             changes.append(KernelChange(state, shown, trace, device, left, right))
@@ -81,10 +82,19 @@ def _kernel_order(change: KernelChange) -> tuple[float, int, int, str]:
 
 
 def _steps(report: Report, other: Report) -> float:
-    """What to divide by: steps where both sides know them, else nothing."""
-    if report.steps and other.steps:
-        return float(max(report.steps.count, 1))
-    return 1.0
+    """What to divide by: steps where both sides know them, else nothing. A window told by its
+    times holds parts of steps."""
+    if not report.steps or not other.steps:
+        return 1.0
+    if report.window.basis == "given" and report.steps.median_ns:
+        return max(report.window.span_ns / report.steps.median_ns, 1.0)
+    return float(max(report.steps.count, 1))
+
+
+def _cut_ratio(report: Report, steps: float) -> float:
+    """How much of what runs in a step may be missing or too much: the edges of a window told by
+    its times lie anywhere in a step."""
+    return 1 / steps if report.steps and report.window.basis == "given" else 0.0
 
 
 def _span_ns(report: Report) -> float:
@@ -92,13 +102,13 @@ def _span_ns(report: Report) -> float:
 
 
 def _kernel_state(
-    old: KernelSide | None, new: KernelSide | None, floor_ns: float
+    old: KernelSide | None, new: KernelSide | None, floor_ns: float, cut_ratio: float
 ) -> KernelState | None:
     if old is None or new is None:
         total = (old or new or KernelSide([], 0, 0, 0)).total_ns
         return None if total <= floor_ns else "new" if old is None else "gone"
     growth = new.total_ns - old.total_ns
-    if abs(growth) <= floor_ns:
+    if abs(growth) <= max(floor_ns, cut_ratio * max(old.total_ns, new.total_ns)):
         return None
     each = new.median_ns - old.median_ns
     if abs(each) > _MEDIAN_SHARE * old.median_ns and each * growth > 0:

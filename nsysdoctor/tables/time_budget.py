@@ -11,7 +11,7 @@ from nsysdoctor.intervals import Spans, partition, runs, sums
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import GRAPH, KERNEL
 from nsysdoctor.tables.ops import COMMUNICATION
-from nsysdoctor.units import ns_text
+from nsysdoctor.units import clock_text
 from nsysdoctor.window import Request
 
 BUCKETS = ("compute", "exposed_communication", "exposed_copy", "idle")
@@ -68,8 +68,8 @@ def _require_overlap(asked: tuple[int, int], first_ns: int, last_ns: int) -> Non
     if asked[0] < last_ns and first_ns < asked[1]:
         return
     raise UsageError(
-        f"nothing was captured in the window {ns_text(asked[0])} to {ns_text(asked[1])}",
-        f"the GPU ran from {ns_text(first_ns)} to {ns_text(last_ns)}; name a part of that",
+        f"nothing was captured in the window {clock_text(asked[0])}:{clock_text(asked[1])}",
+        f"the GPU ran in {clock_text(first_ns)}:{clock_text(last_ns)}; name a part of that",
     )
 
 
