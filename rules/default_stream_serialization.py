@@ -9,7 +9,7 @@ from nsysdoctor.edits import Change, edits
 from nsysdoctor.intervals import Ints, covered, nearest_before, spans, union
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import work_in_window
 from nsysdoctor.tables.streams import StreamKind
 from nsysdoctor.tables.transfer import same_keys
 
@@ -55,7 +55,8 @@ def turned(
         other = _ready(ops, ops_near, called, links, lanes[~lanes["null"]])
         parts.append(_turned(null, _never_beside(other, null, lanes)))
     found = pd.concat(parts, ignore_index=True)
-    found = found[in_window(called[links.call[found["op"]]], window)]
+    launched = called[links.call[found["op"]]]
+    found = found[work_in_window(found["start_ns"].to_numpy(), launched, window)]
     found = found.merge(meeting.drop(columns="group"), "left", "lane")
     return found.sort_values("op", ignore_index=True)
 

@@ -8,7 +8,7 @@ import pandas as pd
 from nsysdoctor.fusing import fuse
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import work_in_window
 
 _PRODUCTS = {
     True: "products in FP32 on ordinary units (sgemm), as the maths fallback of "
@@ -28,8 +28,9 @@ def in_loop(
         duration_ns=mine["duration_ns"], called_ns=mine["called_ns"], start_ns=mine["start_ns"],
         end_ns=mine["end_ns"], written=np.nan_to_num(mine["written_bytes"]),
     )  # fmt: skip
-    called = whole.groupby("unit")["called_ns"].transform("min")
-    found = whole[in_window(called.to_numpy(), window)].reset_index(drop=True)
+    first = whole.groupby("unit")[["start_ns", "called_ns"]].transform("min")
+    inside = work_in_window(*(first[name].to_numpy() for name in first), window)
+    found = whole[inside].reset_index(drop=True)
     found["row"] = found.groupby("device", sort=True).ngroup()
     return found
 

@@ -11,7 +11,7 @@ from nsysdoctor.distinct import distinct_rows, labels
 from nsysdoctor.fusing import fuse
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import work_in_window
 
 _KNOWN_RATIO = 0.5
 _SHOWN_WORDS = 8
@@ -25,7 +25,8 @@ def in_loop(
 ) -> pd.DataFrame:
     """Returns which chains of the window, in order of chain, have which `row` in the findings:
     one for every pattern worth fusing, one for all others together, per device."""
-    chain = np.flatnonzero(in_window(chains["called_ns"].to_numpy(), window))
+    times = (chains[name].to_numpy() for name in ("start_ns", "called_ns"))
+    chain = np.flatnonzero(work_in_window(*times, window))
     device, pattern, work, fused = (
         chains[name].to_numpy()[chain] for name in ("device", "pattern", "work_ns", "fused_ns")
     )

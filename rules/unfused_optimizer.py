@@ -7,7 +7,7 @@ import pandas as pd
 from nsysdoctor.fusing import fuse
 from nsysdoctor.kernels import Kernels
 from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import work_in_window
 
 _HOST_RATIO = 0.33
 """Of the host time of an optimizer that launches kernel by kernel this much may remain: a fused
@@ -22,8 +22,9 @@ def in_loop(updates: pd.DataFrame, kernels: Kernels, window: pd.DataFrame) -> pd
         called_ns=mine["called_ns"], start_ns=mine["start_ns"], end_ns=mine["end_ns"],
         duration_ns=mine["duration_ns"],
     )  # fmt: skip
-    called = whole.groupby("unit")["called_ns"].transform("min")
-    found = whole[in_window(called.to_numpy(), window)].reset_index(drop=True)
+    first = whole.groupby("unit")[["start_ns", "called_ns"]].transform("min")
+    inside = work_in_window(*(first[name].to_numpy() for name in first), window)
+    found = whole[inside].reset_index(drop=True)
     found["row"] = found.groupby("device", sort=True).ngroup()
     return found
 

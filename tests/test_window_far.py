@@ -8,6 +8,7 @@ import pytest
 
 from nsysdoctor.errors import UsageError
 from nsysdoctor.ingest import survey
+from nsysdoctor.timeline import timeline_payload
 from nsysdoctor.window import Request, parse_window
 from tests.make_scene import trace_of
 from tests.window_alone import assert_same, read, report
@@ -158,3 +159,34 @@ def test_a_window_beyond_any_clock_is_refused() -> None:
     with pytest.raises(UsageError, match="beyond"):
         parse_window("0s:99999999999s")
     assert parse_window("0:4000000000") == Request((0, 4_000_000_000))
+
+
+def test_streams_and_threads_that_were_busy_elsewhere_crowd_nobody_out() -> None:
+    crowd = "".join(
+        f"\n    {n}ms 5us host{n + 2} cudaLaunchKernel -> +9us 90ms s{n + 20} kernel other"
+        for n in range(30)
+    )
+    path = trace_of(LOOP.rstrip() + crowd).export.path
+    pages = []
+    for whole in (True, False):
+        trace = read(path, (1000 * MS, 1100 * MS), whole=whole)
+        payload = timeline_payload(trace.table, report(trace))
+        pages.append([(track.kind, track.group, track.label) for track in payload.tracks])
+        assert payload.notes == []
+    assert pages[0] == pages[1]
+    assert {kind for kind, _, _ in pages[0]} == {"device", "stream", "calls"}
+
+
+def test_what_runs_in_a_window_is_judged_even_if_the_host_runs_ahead() -> None:
+    """The products of the window were launched long before; what is launched then runs later."""
+    text = """
+        kernel sgemm = ampere_sgemm_128x64_tn
+        repeat 400 every 100us
+          0 5us host cudaLaunchKernel -> +9us 5ms s7 kernel sgemm grid=1024 block=256
+        """
+    trace = trace_of(text, Request((20 * MS, 520 * MS)))
+    made = report(trace)
+    products = next(f for f in made.findings if f.rule == "fp32_gemm")
+    low, high = trace.request.window
+    assert all(low <= e.start_ns < high for e in products.evidence)
+    assert 90 < products.count < 110

@@ -18,7 +18,7 @@ from nsysdoctor.roofline import launch_traffic, limit_bytes
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.operators import Annotated
 from nsysdoctor.tables.shapes import Configurations
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import work_in_window
 from nsysdoctor.window import Request, holds
 
 TELLING_NS = 10_000
@@ -240,13 +240,13 @@ def kernels_shown(kernels: Kernels, request: Request) -> Flags | slice:
 
 @table
 def kernels_inside(kernels: Kernels, window: pd.DataFrame) -> Flags:
-    """Returns for each kernel whether it was launched in the window."""
-    return in_window(kernels["called_ns"], window)
+    """Returns for each kernel whether it belongs to the window, see `work_in_window`."""
+    return work_in_window(kernels["start_ns"], kernels["called_ns"], window)
 
 
 @table
 def inside_ns(kernels: Kernels, kernels_inside: Flags) -> pd.Series[int]:
-    """Returns per device the time of all kernels that were launched in the window."""
+    """Returns per device the time of all kernels that belong to the window."""
     mine = kernels.at(kernels_inside)
     return mine.frame("duration_ns").groupby(mine["device"])["duration_ns"].sum()
 

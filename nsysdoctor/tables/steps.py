@@ -242,6 +242,12 @@ def in_window(times: np.ndarray, window: pd.DataFrame) -> np.ndarray:
     return np.asarray((index >= 0) & (times < ends[np.maximum(index, 0)]))
 
 
+def work_in_window(start_ns: np.ndarray, called_ns: np.ndarray, window: pd.DataFrame) -> np.ndarray:
+    """Returns which operations belong to the window: those launched in it; those that begin in it
+    where it was told by its times, since a host that runs ahead launches other work then."""
+    return in_window(called_ns if tells_outside(window) else start_ns, window)
+
+
 def tells_outside(window: pd.DataFrame) -> bool:
     """Returns whether what lies outside the window is told of as well: what a program does once
     belongs to a report on the capture, but not to one on a window told by its times."""

@@ -14,7 +14,7 @@ from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import KERNEL
 from nsysdoctor.tables.copies import PINNED
 from nsysdoctor.tables.ops import COPY_NAMES
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.tables.steps import work_in_window
 from nsysdoctor.window import Request
 
 _SETUP_NS = 2_000
@@ -29,7 +29,8 @@ _LINK_BYTES_PER_S = ((9, 52e9), (8, 25e9), (0, 12e9))
 def loop_copies(
     copies: pd.DataFrame, window: pd.DataFrame, submissions: pd.DataFrame | None = None
 ) -> np.ndarray:
-    """Returns for each copy whether it belongs to the steps that savings are about.
+    """Returns for each copy whether it belongs to the steps that savings are about, see
+    `work_in_window`.
 
     A copy without a recorded call counts by the device's clock. Without steps what a process
     copies before it launches its first kernel and after its last one is start-up and ending: it
@@ -38,7 +39,7 @@ def loop_copies(
     start, called = copies["start_ns"].to_numpy(), copies["called_ns"].to_numpy()
     row = window.iloc[0]
     beside = (start >= row["start_ns"]) & (start < row["end_ns"])
-    inside = np.where(copies["api"] >= 0, in_window(called, window), beside)
+    inside = np.where(copies["api"] >= 0, work_in_window(start, called, window), beside)
     if submissions is None or row["basis"] != "all":
         return inside
     kernel = submissions["kind"].to_numpy() == KERNEL

@@ -21,6 +21,8 @@ from nsysdoctor.timeline.merge import (
 )
 from nsysdoctor.timeline.payload import MIXED, Figures, Payload, Track
 from nsysdoctor.timeline.rows import (
+    MOST_DEPTH,
+    Bounds,
     DeviceRow,
     Names,
     Row,
@@ -30,6 +32,7 @@ from nsysdoctor.timeline.rows import (
     ints,
     optional,
     stream_rows,
+    touching,
 )
 from nsysdoctor.units import count_text, ns_text
 from nsysdoctor.window import widened
@@ -60,14 +63,11 @@ def timeline_payload(
     budget = budget or max(20_000, BUDGET // max(1, len(report.traces)))
     names, shapes = Names([], []), list[str]()
     mine = [device.device for device in report.devices if device.trace == trace]
-    rows = list(stream_rows(tables, names, shapes, mine))
-    hosts, left_out = host_rows(tables, names)
+    asked = _asked(report)
+    view = None if asked is None else widened(*asked)
+    rows = list(stream_rows(tables, names, shapes, mine, view))
+    hosts, left_out = host_rows(tables, names, view)
     rows += hosts
-    omitted = _omission_notes(tables, rows, mine, left_out)
-    asked, view = _asked(report), None
-    if asked is not None:
-        view = widened(*asked)
-        rows = _near(rows, *view)
     devices = list(device_rows(tables, mine))
     origin, end = _bounds(rows, devices)
     found = figures(tables, origin, asked)
@@ -77,6 +77,7 @@ def timeline_payload(
     tracks += [_track(row, kept, origin) for row, kept in zip(rows, shown, strict=True)]
     tracks, full, short = _renamed(tracks, names)
     full, cut = _cut(full)
+    omitted = _omission_notes(tables, rows, mine, left_out, view)
     notes = [*cut, *_merge_notes(rows, shown), *omitted]
     label = report.traces[trace].path if trace < len(report.traces) else ""
     return Payload(
@@ -89,13 +90,6 @@ def _asked(report: Report) -> tuple[int, int] | None:
     """The window that was told by its times, None without one."""
     window = report.window
     return (window.start_ns, window.end_ns) if window and window.basis == "given" else None
-
-
-def _near(rows: Sequence[Row], low: int, high: int) -> list[Row]:
-    """The rows with what touches a stretch of time, without those that are empty then."""
-    stretch = Spans(np.array([low]), np.array([high]))
-    kept = [replace(row, items=row.items.take(inside(row.items, stretch))) for row in rows]
-    return [row for row in kept if len(row.items.start)]
 
 
 def _bounds(rows: Sequence[Row], devices: Sequence[DeviceRow]) -> tuple[int, int]:
@@ -272,21 +266,23 @@ def _merge_notes(rows: Sequence[Row], shown: Sequence[Items]) -> list[str]:
 
 
 def _omission_notes(
-    tables: Tables, rows: Sequence[Row], devices: list[int], threads: int
+    tables: Tables, rows: Sequence[Row], devices: list[int], threads: int, bounds: Bounds | None
 ) -> list[str]:
-    notes = []
+    notes, lanes = [], 0
     ops = optional(tables, "ops")
-    lanes = 0 if ops is None else int(ops.loc[ops["device"].isin(devices), "lane"].nunique())
+    if ops is not None:
+        near = touching(ints(ops, "start_ns"), ints(ops, "end_ns"), bounds)
+        places = ops[["device", "lane"]].iloc[near]
+        lanes = int(places.loc[places["device"].isin(devices), "lane"].nunique())
     hidden = lanes - sum(row.kind == "stream" for row in rows)
     if hidden > 0:
         notes.append(f"{count_text(hidden)} streams with the least work are left out.")
     if threads > 0:
         notes.append(f"{count_text(threads)} host threads with the least activity are left out.")
-    depth = optional(tables, "range_depth")
-    if depth is not None and len(depth):
-        from nsysdoctor.timeline.rows import MOST_DEPTH
-
-        deep = int((ints(depth, "depth") >= MOST_DEPTH).sum())
+    depth, ranges = optional(tables, "range_depth"), optional(tables, "ranges")
+    if depth is not None and ranges is not None and len(depth):
+        near = touching(ints(ranges, "start_ns"), ints(ranges, "end_ns"), bounds)
+        deep = int((ints(depth, "depth")[near] >= MOST_DEPTH).sum())
         if deep:
             notes.append(f"{count_text(deep)} ranges nested deeper than {MOST_DEPTH} are left out.")
     return notes

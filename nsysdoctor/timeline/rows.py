@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,14 @@ from nsysdoctor.timeline.payload import PAINTS, TrackKind
 from nsysdoctor.verbs import ALLOCATIONS, SUBMITS, SYNCS, Verb
 
 Tables = Callable[[str], Any]
+Bounds = tuple[int, int]
 
 MOST_STREAMS = 24
 MOST_THREADS = 16
 MOST_DEPTH = 12
 
 KERNEL, COPY, SET, GRAPH = 0, 1, 2, 3
+_PLACE = ["device", "process", "context", "stream"]
 MATRIX = frozenset({"gemm", "conv", "attention"})
 PAINT = {name: code for code, name in enumerate(PAINTS)}
 BUCKET_PAINTS = np.array([PAINT["compute"], PAINT["communication"], PAINT["copy"]])
@@ -134,10 +136,23 @@ def moved_bytes(tables: Tables, ops: pd.DataFrame) -> Ints:
     return moved
 
 
+def touching(start: Ints, end: Ints, bounds: Bounds | None) -> Ints:
+    """Returns the places of what touches a stretch of time, of all without one."""
+    if bounds is None:
+        return np.arange(len(start))
+    low, high = bounds
+    return np.flatnonzero((end >= low) & (start < high))
+
+
 def stream_rows(
-    tables: Tables, names: Names, shapes: list[str], devices: list[int]
+    tables: Tables,
+    names: Names,
+    shapes: list[str],
+    devices: list[int],
+    bounds: Bounds | None = None,
 ) -> Iterator[Row]:
-    """Yields a row per stream of the devices; of many streams the busiest, in order of stream."""
+    """Yields a row per stream of the devices with what touches a stretch of time; of many streams
+    the busiest, in order of stream."""
     ops, known = optional(tables, "ops"), optional(tables, "names")
     if ops is None or known is None or not len(ops):
         return
@@ -154,13 +169,14 @@ def stream_rows(
         moved_bytes(tables, ops),
         shape,
     )
-    frame = pd.DataFrame({"lane": ints(ops, "lane"), "busy": end - start})
+    near = touching(start, end, bounds)
+    frame = pd.DataFrame({"lane": ints(ops, "lane"), "busy": end - start}).iloc[near]
     busy = frame.groupby("lane", sort=True)["busy"].sum()
     rows_of = frame.groupby("lane", sort=True).indices
-    place = ops.drop_duplicates("lane").set_index("lane")
+    place = ops[["lane", *_PLACE]].iloc[near].drop_duplicates("lane").set_index("lane")
     place = place[place["device"].isin(devices)]
     for lane in _busiest_lanes(place, busy):
-        rows = rows_of[lane]
+        rows = near[rows_of[lane]]
         where = place.loc[lane]
         label = _stream_label(place, where)
         made = items(*(column[rows] for column in columns))
@@ -226,8 +242,11 @@ def verb_paints(verbs: Ints) -> Ints:
     return table[verbs]
 
 
-def host_rows(tables: Tables, names: Names) -> tuple[list[Row], int]:
-    """Returns the rows of host threads, and how many threads were left out.
+def host_rows(
+    tables: Tables, names: Names, bounds: Bounds | None = None
+) -> tuple[list[Row], int]:
+    """Returns the rows of host threads with what touches a stretch of time, and how many threads
+    were left out.
 
     Threads that call CUDA come first, then those with ranges, then those that only wait.
     """
@@ -235,6 +254,8 @@ def host_rows(tables: Tables, names: Names) -> tuple[list[Row], int]:
     if threads is None:
         return [], 0
     found = [*_call_rows(tables, names), *_range_rows(tables, names), *_wait_rows(tables, names)]
+    if bounds is not None:
+        found = [row for row in (_near(row, bounds) for row in found) if len(row.items.start)]
     rank = {"calls": 0, "ranges": 1, "waits": 2}
     first: dict[int, tuple[int, int]] = {}
     for row in found:
@@ -246,6 +267,10 @@ def host_rows(tables: Tables, names: Names) -> tuple[list[Row], int]:
     rows = [row for row in found if row.thread in shown]
     rows.sort(key=lambda row: (shown[row.thread], order[row.kind], row.depth))
     return [_in_group(row, tables, threads) for row in rows], len(ordered) - len(shown)
+
+
+def _near(row: Row, bounds: Bounds) -> Row:
+    return replace(row, items=row.items.take(touching(row.items.start, row.items.end, bounds)))
 
 
 def _in_group(row: Row, tables: Tables, threads: pd.DataFrame) -> Row:
