@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -99,6 +100,15 @@ def test_terminal_tells_the_whole_story() -> None:
     ):
         assert part in text
     assert text.index("HIGH") < text.index("LOW")
+
+
+def test_steps_in_a_window_are_said_to_be_the_hosts() -> None:
+    made = make_report()
+    given = replace(made, window=replace(made.window, basis="given"))
+    assert "the host takes 40 whole steps in it, median 2.70 ms" in flat(on_terminal(given))
+    assert "takes no whole step in it" in flat(on_terminal(replace(given, steps=None)))
+    nothing = replace(given, steps=None, phases=[])
+    assert "no iterations recognised" in flat(on_terminal(nothing))
 
 
 def test_verbose_adds_kernels_and_evidence() -> None:

@@ -220,13 +220,18 @@ def cure_headline(report: Report) -> str:
 
 
 def window_text(report: Report) -> str:
-    """Returns the window that ratios of savings refer to, with the steps inside."""
+    """Returns the window that ratios of savings refer to, with the steps inside. A window told by
+    its times is one of the device's time too, so it is said that steps are the host's."""
     basis = {"all": "the whole capture", "steady": "the steady steps", "given": "the given window"}
     text = f"Savings refer to {basis[report.window.basis]}, {ns_text(report.window.span_ns)}"
-    steps = report.steps
+    steps, given = report.steps, report.window.basis == "given"
     if steps is None:
-        return text + "; no iterations recognised"
+        none = "the host takes no whole step in it" if given and report.phases else ""
+        return f"{text}; {none or 'no iterations recognised'}"
     medians = f"median {ns_text(steps.median_ns)}, p90 {ns_text(steps.p90_ns)}"
+    if given:
+        whole = "1 whole step" if steps.count == 1 else f"{count_text(steps.count)} whole steps"
+        return f"{text}; the host takes {whole} in it, {medians}"
     return f"{text}; {count_text(steps.steady_count)} of {steps.count} steps steady, {medians}"
 
 
