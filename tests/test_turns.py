@@ -12,6 +12,7 @@ from nsysdoctor.graph import Kind, Wish, number_nodes, settle
 from nsysdoctor.replay import Finish, Replay, run
 from nsysdoctor.tables.collectives import collectives, gpus_text, rank_groups
 from nsysdoctor.tables.turns import turns
+from nsysdoctor.window import Request
 
 COPY, KERNEL = 1, 0
 HTOD, DTOH = 1 << 16, 2 << 16
@@ -80,7 +81,7 @@ def test_kernels_of_one_name_that_end_together_on_distinct_devices_meet() -> Non
 def test_devices_that_meet_are_one_group_even_by_way_of_a_third() -> None:
     met = pd.DataFrame({"meeting": [0, 0, 1, 1, -1], "device": [0, 2, 2, 3, 1]})
     devices = pd.DataFrame({"device": [0, 1, 2, 3]})
-    found = rank_groups(devices, met)
+    found = rank_groups(devices, met, Request())
     assert found["label"].tolist() == ["GPUs 0, 2, 3", "GPU 1", "GPUs 0, 2, 3", "GPUs 0, 2, 3"]
 
 

@@ -23,7 +23,7 @@ def ops_near(
     """Returns for each operation whether it runs or was called in a window told by its times or
     around it, where all is read; else all of them."""
     if not isinstance(request.window, tuple):
-        return np.ones(len(ops), dtype=bool)
+        return np.broadcast_to(np.True_, len(ops))
     start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
     called = start.copy()
     if submissions is not None:
