@@ -236,8 +236,13 @@ def test_a_window_that_cannot_be_meant_is_refused(trace: Path, window: str) -> N
 @pytest.mark.parametrize("window", ["5s:6s", "-2s:-1s", "100s:200s"])
 def test_a_window_outside_the_capture_is_refused(trace: Path, window: str) -> None:
     """A device is not idle where nothing was captured; a gate must not judge it either."""
-    complaint(report(trace, "--window", window), "window", "captured")
+    complaint(report(trace, "--window", window), str(trace), "window", "captured")
     assert run("gate", trace, "--min-utilization", "0", "--window", window).code == 2
+
+
+def test_the_hint_draws_what_was_asked_for(trace: Path) -> None:
+    ran = report(trace, "--window", "5ms:15ms", "--device", "1")
+    assert f"report '{trace}' --window 5ms:15ms --device 1 -o report.html" in ran.err
 
 
 def test_one_device_on_request(trace: Path) -> None:

@@ -155,6 +155,16 @@ def test_a_collective_that_reaches_over_the_edge_names_no_straggler() -> None:
     assert_same(path, window)
 
 
+def test_a_call_blocks_no_longer_than_the_window_lasts() -> None:
+    text = """
+        repeat 20 every 50ms
+          0 40ms host cudaMemcpyAsync -> +20us 39ms s7 copy HtoD 40MB pageable
+        """
+    trace = trace_of(text, Request((190 * MS, 220 * MS)))
+    copies = next(f for f in report(trace).findings if f.rule == "pageable_copy")
+    assert copies.facts["blocked_ns"] == 20 * MS
+
+
 def test_a_window_beyond_any_clock_is_refused() -> None:
     with pytest.raises(UsageError, match="beyond"):
         parse_window("0s:99999999999s")
