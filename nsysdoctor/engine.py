@@ -281,5 +281,3 @@ def _replay(trace: Trace) -> Replay | None:
         trace.table("relay"),
     )
     return Replay(graph, finishes, int(window["end_ns"] - window["start_ns"]))
-
-

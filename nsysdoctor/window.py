@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from nsysdoctor.errors import UsageError
+from nsysdoctor.export_codes import FAR_NS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 _UNITS_NS = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
 """The time around a window that counts as well: a tenth of it, within these bounds."""
-
-_FAR_NS = 1 << 62
-"""No export has times as far from 0 as this."""
 
 _TIME = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|)\s*$")
 
@@ -94,7 +92,7 @@ def parse_window(text: str, device: int | None = None) -> Request:
     )
     if high <= low:
         raise UsageError(f"the window {text} does not end after it starts", "give START before END")
-    if max(-low, high) >= _FAR_NS:
+    if max(-low, high) >= FAR_NS:
         raise UsageError(
             f"the window {text} reaches beyond any clock", "name a part of the capture"
         )

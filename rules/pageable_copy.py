@@ -50,10 +50,6 @@ def blocked(
     when[mine & large] = np.where(loop_copies, LOOP, ONCE)[mine & large]
     when[np.flatnonzero(small)[_paused_for(copies[small], ops)]] = SMALL
     found = copies.assign(_when=when)[when >= 0]
-    if not tells_outside(window):
-        low, high = int(window["host_start_ns"].iloc[0]), int(window["host_end_ns"].iloc[0])
-        inside = found[["called_ns", "returned_ns"]].clip(low, high)
-        found = found.assign(called_ns=inside["called_ns"], returned_ns=inside["returned_ns"])
     repeated = found[found["_when"] == LOOP].drop_duplicates(ALIKE)
     found = found[(found["_when"] != ONCE) | (same_keys(found, repeated, ALIKE) < 0)]
     once = found["_when"] == ONCE

@@ -57,8 +57,7 @@ def profiler_overhead(
 ) -> pd.DataFrame:
     """Returns one row where a device idles in the window because of the profiler: subject,
     device, count, pause_ns, longest_ns, idle_ns, names."""
-    mine = idle_parts.profiled
-    mine = mine[in_window(mine["start_ns"].to_numpy(), window)]
+    mine = _profiled(idle_parts, window)
     if not len(mine) or not len(held_calls):
         return pd.DataFrame()
     by_device = (mine["end_ns"] - mine["start_ns"]).groupby(mine["device"]).sum().sort_index()
@@ -78,6 +77,12 @@ def profiler_overhead(
             }
         ]
     )
+
+
+def _profiled(idle_parts: IdleParts, window: pd.DataFrame) -> pd.DataFrame:
+    """The idle time of the window in which the profiler held a thread."""
+    mine = idle_parts.profiled
+    return mine[in_window(mine["start_ns"].to_numpy(), window)]
 
 
 def _holding(pauses: pd.DataFrame, profiled: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
@@ -108,7 +113,5 @@ def evidence(
     window: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the profiler's pauses in the window: row, start_ns, end_ns, what."""
-    profiled = idle_parts.profiled
-    profiled = profiled[in_window(profiled["start_ns"].to_numpy(), window)]
-    mine = _holding(pauses, profiled, window)
+    mine = _holding(pauses, _profiled(idle_parts, window), window)
     return mine[["start_ns", "end_ns"]].assign(row=0, what=mine["name"])

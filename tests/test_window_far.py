@@ -8,6 +8,7 @@ import pytest
 
 from nsysdoctor.errors import UsageError
 from nsysdoctor.ingest import survey
+from nsysdoctor.render.words import window_text
 from nsysdoctor.timeline import timeline_payload
 from nsysdoctor.window import Request, parse_window
 from tests.make_scene import trace_of
@@ -155,14 +156,16 @@ def test_a_collective_that_reaches_over_the_edge_names_no_straggler() -> None:
     assert_same(path, window)
 
 
-def test_a_call_blocks_no_longer_than_the_window_lasts() -> None:
+def test_what_begins_in_a_window_counts_whole_and_is_said_to() -> None:
     text = """
         repeat 20 every 50ms
           0 40ms host cudaMemcpyAsync -> +20us 39ms s7 copy HtoD 40MB pageable
         """
-    trace = trace_of(text, Request((190 * MS, 220 * MS)))
-    copies = next(f for f in report(trace).findings if f.rule == "pageable_copy")
-    assert copies.facts["blocked_ns"] == 20 * MS
+    made = report(trace_of(text, Request((190 * MS, 220 * MS))))
+    copies = next(f for f in made.findings if f.rule == "pageable_copy")
+    assert (copies.count, copies.facts["blocked_ns"]) == (1, 40 * MS)
+    assert copies.saving_ns <= 30 * MS
+    assert "what begins in it counts whole" in window_text(made)
 
 
 def test_a_window_beyond_any_clock_is_refused() -> None:

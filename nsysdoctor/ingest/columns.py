@@ -159,5 +159,3 @@ def _without_nulls(
         valid = pc.and_(valid, pc.is_valid(time))
     kept = batch.filter(valid)
     return kept, batch.num_rows - kept.num_rows
-
-

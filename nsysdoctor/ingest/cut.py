@@ -23,16 +23,13 @@ Rows whose times cannot be pass every condition, so that they are counted as eve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pandas as pd
 
-from nsysdoctor.export_codes import PROCESS_MASK
+from nsysdoctor.export_codes import FAR_NS, PROCESS_MASK
 from nsysdoctor.ingest.schema import Source
-
-FAR_NS = 1 << 62
-"""A time as far from 0 as this is none."""
 
 LONGEST_NS = 100 * 86_400 * 10**9
 """No capture lasts a hundred days."""
@@ -100,7 +97,7 @@ class Cut:
     host_low_ns: int
     host_high_ns: int
     stretches: tuple[Stretch, ...] = ()
-    lone: Mapping[int, frozenset[int]] | None = None
+    lone: Mapping[int, frozenset[int]] = field(default_factory=dict)
     further: tuple[Mapping[str, int], ...] = ()
     by_process: bool = True
     clean: frozenset[str] = frozenset()
@@ -120,7 +117,7 @@ class Cut:
 
     def lone_of(self, process: int) -> frozenset[int]:
         """Returns the single ids of a process."""
-        return (self.lone or {}).get(process, frozenset())
+        return self.lone.get(process, frozenset())
 
     def calls(self, source: Source, present: Sequence[str]) -> str:
         """Returns the condition on rows whose id lies in one of the stretches or stands alone."""
@@ -148,7 +145,7 @@ class Cut:
         ]
         lone = [
             f"({id_of} IN ({', '.join(map(str, sorted(ids)))}){self._of(source, present, process)})"
-            for process, ids in sorted((self.lone or {}).items())
+            for process, ids in sorted(self.lone.items())
         ]
         return stretches + lone
 

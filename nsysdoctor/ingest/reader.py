@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
+from nsysdoctor.export_codes import FAR_NS
 from nsysdoctor.ingest.columns import (
     Extent,
     guarded_plan,
@@ -21,7 +22,7 @@ from nsysdoctor.ingest.columns import (
     read_plan,
 )
 from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
-from nsysdoctor.ingest.cut import FAR_NS, LONGEST_NS, Cut, sound
+from nsysdoctor.ingest.cut import LONGEST_NS, Cut, sound
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS, Source
 from nsysdoctor.ingest.scratch import Scratch

@@ -198,7 +198,7 @@ def _with_ids(cut: Cut, ids: Iterable[tuple[int, ...]]) -> Cut:
     one that there is."""
     cut = _with_lone(cut, ids)
     stretches = {stretch.process: stretch for stretch in cut.stretches}
-    lone = dict(cut.lone or {})
+    lone = dict(cut.lone)
     for process in [process for process, numbers in lone.items() if len(numbers) > _MOST_LONE]:
         every = lone.pop(process).union(stretches.get(process, ())[1:])
         stretches[process] = Stretch(process, min(every), max(every))
@@ -208,7 +208,7 @@ def _with_ids(cut: Cut, ids: Iterable[tuple[int, ...]]) -> Cut:
 def _with_lone(cut: Cut, ids: Iterable[tuple[int, ...]]) -> Cut:
     """The cut with further ids one by one."""
     more = {process: cut.lone_of(process) | new for process, new in _outside(cut, ids).items()}
-    return replace(cut, lone={**(cut.lone or {}), **more})
+    return replace(cut, lone={**cut.lone, **more})
 
 
 def _outside(cut: Cut, ids: Iterable[tuple[int, ...]]) -> dict[int, frozenset[int]]:

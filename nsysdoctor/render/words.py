@@ -221,10 +221,12 @@ def cure_headline(report: Report) -> str:
 
 def window_text(report: Report) -> str:
     """Returns the window that ratios of savings refer to, with the steps inside. A window told by
-    its times is one of the device's time too, so it is said that steps are the host's."""
+    its times may cut what runs at its end and is one of the device's time too, so it is said how
+    that counts and that steps are the host's."""
     basis = {"all": "the whole capture", "steady": "the steady steps", "given": "the given window"}
     text = f"Savings refer to {basis[report.window.basis]}, {ns_text(report.window.span_ns)}"
     steps, given = report.steps, report.window.basis == "given"
+    text += "; what begins in it counts whole" if given else ""
     if steps is None:
         none = "the host takes no whole step in it" if given and report.phases else ""
         return f"{text}; {none or 'no iterations recognised'}"

@@ -191,7 +191,7 @@ def pauses(
     overhead_rows: pd.DataFrame | None = None,
     cuda_overhead_rows: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns the stretches in which the profiler itself held a thread that used CUDA.
+    """Returns the stretches in which the profiler itself held one of `threads`.
 
     Columns: thread (-1: the whole process, as the row names no thread), process, start_ns, end_ns,
     name. What holds a thread of the profiler's own holds no other. Comes from

@@ -62,11 +62,11 @@ def kernels(
     names: pd.DataFrame,
     configurations: Configurations,
     peaks: dict[int, DevicePeaks],
+    request: Request,
     launches: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
     launch_marks: pd.DataFrame | None = None,
     annotated: Annotated | None = None,
-    request: Request | None = None,
 ) -> Kernels:
     """Returns every kernel in the order of `ops`, see `Kernels`.
 
@@ -84,7 +84,7 @@ def kernels(
     op = np.flatnonzero(ops["kind"].to_numpy() == KERNEL).astype(np.int32)
     each: dict[str, Column] = {"op": op, "configuration": configurations.code}
     found = Kernels(kinds, each | _calls(op, len(ops), launches, api), ops, api)
-    shown = found.at(_shown(found, request or Request()))
+    shown = found.at(_shown(found, request))
     found.configurations = kinds.join(_traffic(shown, names, peaks))
     work = None
     if launch_marks is not None and annotated is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysdoctor.intervals import Ints
@@ -11,6 +12,7 @@ from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import COPY, GRAPH, KERNEL, SET
 from nsysdoctor.tables.devices import process_code
 from nsysdoctor.tables.taxonomy import classify
+from nsysdoctor.window import Request, holds, widened
 
 COPY_NAMES = {
     0: "unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA",
@@ -179,3 +181,18 @@ def op_category(ops: pd.DataFrame, names: pd.DataFrame) -> pd.Series[str]:
     distinct, codes = np.unique(names["category"].to_numpy(dtype=str), return_inverse=True)
     found = codes[ops["name"].to_numpy()]
     return pd.Series(pd.Categorical.from_codes(found, categories=pd.Index(distinct)))
+
+
+@table
+def ops_near(
+    ops: pd.DataFrame, request: Request, submissions: pd.DataFrame | None = None
+) -> npt.NDArray[np.bool_]:
+    """Returns for each operation whether it runs or was called in a window told by its times or
+    around it, where all is read; else all of them."""
+    if not isinstance(request.window, tuple):
+        return np.broadcast_to(np.True_, len(ops))
+    start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    called = start.copy()
+    if submissions is not None:
+        called[submissions["op"]] = submissions["called_ns"]
+    return holds(widened(*request.window), start, end, called)

@@ -10,25 +10,9 @@ from nsysdoctor.kernels import Kernels
 from nsysdoctor.order import narrowed
 from nsysdoctor.recipe import table
 from nsysdoctor.tables.activity import SET
-from nsysdoctor.window import Request, holds, widened
 
 PAUSE_NS = 250_000
 """A stream that waits this long runs something else's work next."""
-
-
-@table
-def ops_near(
-    ops: pd.DataFrame, request: Request, submissions: pd.DataFrame | None = None
-) -> npt.NDArray[np.bool_]:
-    """Returns for each operation whether it runs or was called in a window told by its times or
-    around it, where all is read; else all of them."""
-    if not isinstance(request.window, tuple):
-        return np.broadcast_to(np.True_, len(ops))
-    start, end = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
-    called = start.copy()
-    if submissions is not None:
-        called[submissions["op"]] = submissions["called_ns"]
-    return holds(widened(*request.window), start, end, called)
 
 
 @table
