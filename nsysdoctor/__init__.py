@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from nsysdoctor.edits import Change
-    from nsysdoctor.engine import Options, diagnose
-    from nsysdoctor.job import JobOptions, diagnose_job
-    from nsysdoctor.recipe import table
-    from nsysdoctor.report import Report
-    from nsysdoctor.trace import open_trace
-    from nsysdoctor.window import Request
+    from nsysdoctor.diagnosis.diagnose import Options, diagnose
+    from nsysdoctor.jobs.job import JobOptions, diagnose_job
+    from nsysdoctor.replay.edits import Change
+    from nsysdoctor.report.model import Report
+    from nsysdoctor.trace.recipe import table
+    from nsysdoctor.trace.trace import open_trace
+    from nsysdoctor.trace.window import Request
 
 __all__ = [
     "Change", "JobOptions", "Options", "Report", "Request", "__version__", "diagnose",
@@ -21,9 +21,9 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Change": "edits", "Options": "engine", "diagnose": "engine",
-    "JobOptions": "job", "diagnose_job": "job",
-    "Report": "report", "Request": "window", "open_trace": "trace", "table": "recipe",
+    "Change": "replay.edits", "Options": "diagnosis.diagnose", "diagnose": "diagnosis.diagnose",
+    "JobOptions": "jobs.job", "diagnose_job": "jobs.job", "Report": "report.model",
+    "Request": "trace.window", "open_trace": "trace.trace", "table": "trace.recipe",
 }  # fmt: skip
 
 

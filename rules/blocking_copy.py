@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import SET
-from nsysdoctor.tables.steps import in_window, tells_outside
-from nsysdoctor.tables.transfer import pinned_ns, same_keys
-from nsysdoctor.tables.waiting import Waiting
-from nsysdoctor.verbs import Verb
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.tables.activity.gpu_rows import SET
+from nsysdoctor.tables.dependencies.waits import Waiting
+from nsysdoctor.tables.host.call_kinds import Verb
+from nsysdoctor.tables.loop.loop_copies import pinned_ns, same_keys
+from nsysdoctor.tables.steps.steps import in_window, tells_outside
+from nsysdoctor.trace.recipe import table
 
 ALIKE = ["device", "direction", "bytes"]
 ONCE = -1

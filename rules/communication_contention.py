@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.evidence import longest
-from nsysdoctor.intervals import Ints, covered, spans, union
-from nsysdoctor.recipe import table
+from nsysdoctor.arrays.intervals import Ints, covered, spans, union
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.rulebook.evidence import longest_places
+from nsysdoctor.trace.recipe import table
 from nsysdoctor.units import ns_text
 
 
@@ -124,7 +124,7 @@ def evidence(
     found = slowed[["start_ns", "end_ns"]].assign(row=slowed["group"].map(row_of), what="")
     took = (slowed["end_ns"] - slowed["start_ns"]).to_numpy()
     groups = found.groupby("row").indices.values()
-    shown = np.concatenate([rows[longest(took[rows])] for rows in groups])
+    shown = np.concatenate([rows[longest_places(took[rows])] for rows in groups])
     mine = zip(names["short"].iloc[slowed["name"].iloc[shown]], took[shown],
                slowed["alone_ns"].iloc[shown], strict=True)  # fmt: skip
     what = [f"{name}: {ns_text(ns)}, alone {ns_text(alone)}" for name, ns, alone in mine]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.intervals import Ints
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.transfer import same_keys
-from nsysdoctor.tables.turns import Turns
+from nsysdoctor.arrays.intervals import Ints
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.tables.dependencies.engine_turns import EngineTurns
+from nsysdoctor.tables.dependencies.links import Links
+from nsysdoctor.tables.loop.loop_copies import same_keys
+from nsysdoctor.trace.recipe import table
 
 KEYS = ["device", "direction"]
 _NEAR_NS = 5_000
@@ -26,7 +26,7 @@ def queued(
     loop_copies: np.ndarray,
     ops: pd.DataFrame,
     links: Links,
-    turns: Turns,
+    engine_turns: EngineTurns,
     *,
     least_times: int,
     min_ns: int,
@@ -39,7 +39,7 @@ def queued(
     """
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     op = copies["op"].to_numpy()
-    engine, before = turns.engine[op], links.before[op]
+    engine, before = engine_turns.engine[op], links.before[op]
     called = copies["called_ns"].to_numpy()
     free = np.where(before >= 0, end[before], np.iinfo(np.int64).min)
     ready = np.maximum(np.where(copies["api"] >= 0, called + _LAUNCH_NS, start[op]), free)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.intervals import Ints, covered, nearest_before, spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.steps import work_in_window
-from nsysdoctor.tables.streams import StreamKind
-from nsysdoctor.tables.transfer import same_keys
+from nsysdoctor.arrays.intervals import Ints, covered, nearest_before, spans, union
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.tables.activity.streams import StreamKind
+from nsysdoctor.tables.dependencies.links import Links
+from nsysdoctor.tables.loop.loop_copies import same_keys
+from nsysdoctor.tables.steps.steps import work_in_window
+from nsysdoctor.trace.recipe import table
 
 KEYS = ["process", "device"]
 NEAR_NS = 5_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.distinct import distinct_rows, labels
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.intervals import Ints, Spans, covered, spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.time_budget import BUCKETS
+from nsysdoctor.arrays.codes import distinct_rows, labels
+from nsysdoctor.arrays.intervals import Ints, Spans, covered, spans, union
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.tables.account.time_budget import BUCKETS
+from nsysdoctor.trace.recipe import table
 from nsysdoctor.units import ns_text
 
 SPLIT = 4

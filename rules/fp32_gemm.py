@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.distinct import labels
-from nsysdoctor.edits import Change, edits
+from nsysdoctor.arrays.codes import labels
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.peaks import DevicePeaks, has_tensor_dtype
-from nsysdoctor.recipe import table
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.roofline.peaks import DevicePeaks, has_tensor_dtype
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.trace.recipe import table
 
 _USUAL, _LEAST, _MOST = 0.65, 0.25, 0.8
 """Shares of the ratio of peaks that products gain when they move to tensor cores: small, narrow

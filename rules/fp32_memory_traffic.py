@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.bound import BOUNDS
-from nsysdoctor.distinct import labels
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.taxonomy import MEMORY_BOUND
+from nsysdoctor.arrays.codes import labels
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.roofline.bound import BOUNDS
+from nsysdoctor.roofline.taxonomy import MEMORY_BOUND
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.trace.recipe import table
 
 _LEFT_OUT = frozenset({"optimizer", "layout", "memory"})
 """Optimizer state wants FP32; layout changes and fills go away rather than get smaller."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.idle_parts import IdleParts
-from nsysdoctor.tables.states import CAUSES
+from nsysdoctor.tables.account.idle_parts import IdleParts
+from nsysdoctor.tables.host.thread_states import CAUSES
+from nsysdoctor.trace.recipe import table
 
 _IDLE = np.array([f"idle: {cause.replace('_', ' ')}" for cause in CAUSES])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import GRAPH
-from nsysdoctor.window import Request
+from nsysdoctor.arrays.intervals import spans, union
+from nsysdoctor.tables.activity.gpu_rows import GRAPH
+from nsysdoctor.trace.recipe import table
+from nsysdoctor.trace.window import Request
 
 
 @table

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.range_places import RangePlaces
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.tables.steps.range_places import RangePlaces
+from nsysdoctor.trace.recipe import table
 
 _MANY = 4
 """Pauses at fewer times than this are one-off work."""

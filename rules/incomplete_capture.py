@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.intervals import Ints, covered_before, spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.constraints import Links
+from nsysdoctor.arrays.intervals import Ints, covered_before, spans, union
+from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from nsysdoctor.tables.dependencies.links import Links
+from nsysdoctor.tables.host.call_kinds import Verb
+from nsysdoctor.trace.recipe import table
+from nsysdoctor.trace.window import Request
 from nsysdoctor.units import ratio_text
-from nsysdoctor.verbs import Verb
-from nsysdoctor.window import Request
 
 _SAID = re.compile(
     r"(?i)not all cuda events|cuda.*\b(dropped|lost|discarded|overflow)|"

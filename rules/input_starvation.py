@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits, join
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.recipe import table
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.trace.recipe import table
 
 
 @table

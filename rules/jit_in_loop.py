@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.cuts import shorter_calls
-from nsysdoctor.edits import Change, edits, join
+from nsysdoctor.arrays.intervals import Ints
+from nsysdoctor.arrays.order import Codes
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.intervals import Ints
-from nsysdoctor.order import Codes
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.driver_calls import recurs
-from nsysdoctor.tables.idle_parts import IdleParts, of_calls
-from nsysdoctor.tables.steps import in_window
-from nsysdoctor.verbs import SYNCS, Verb
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.shortened_calls import shorten_calls
+from nsysdoctor.tables.account.idle_parts import IdleParts, of_calls
+from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from nsysdoctor.tables.host.call_kinds import SYNCS, Verb
+from nsysdoctor.tables.loop.driver_calls import recurs
+from nsysdoctor.tables.steps.steps import in_window
+from nsysdoctor.trace.recipe import table
 
 _LAUNCH_NS = 5_000
 _LOADING_NS = 50_000
@@ -213,7 +213,7 @@ def cure(
         if kind == "loading":
             mine = loading_calls[loading_calls["thread"] == thread]
             cost = np.where(mine["keeps"], _LAUNCH_NS, 0)
-            parts.append(shorter_calls(row, mine["api"].to_numpy(), cost, api, launches))
+            parts.append(shorten_calls(row, mine["api"].to_numpy(), cost, api, launches))
             parts.append(edits(Change.OUTSIDE_NS, row, mine["api"], _LAUNCH_NS, only_fast=True))
         else:
             tried = trials.loc[trials["thread"] == thread, "api"].to_numpy()

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.cuts import shorter_calls
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.intervals import Ints, runs
-from nsysdoctor.order import Codes, first_rows, narrowed, packed
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.idle_parts import IdleParts, of_calls
-from nsysdoctor.tables.launch_runs import GRAPH_NS, SLOW_RATIO
+from nsysdoctor.arrays.intervals import Ints, runs
+from nsysdoctor.arrays.order import Codes, first_rows, narrowed, packed
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.shortened_calls import shorten_calls
+from nsysdoctor.tables.account.idle_parts import IdleParts, of_calls
+from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from nsysdoctor.tables.loop.launch_runs import GRAPH_NS, SLOW_RATIO
+from nsysdoctor.trace.recipe import table
 from nsysdoctor.units import ns_text
 
 _STREAM_NS, _SLOW_STREAM_NS, _FAST_STREAM_NS = 700, 2_000, 500
@@ -247,7 +247,7 @@ def _usual_graphs(
     call = mine["api"].to_numpy()
     slow = mine["usual_ns"].to_numpy() * SLOW_RATIO
     made = [
-        shorter_calls(row, call, ns, api, launches)
+        shorten_calls(row, call, ns, api, launches)
         for ns in (mine["usual_ns"].to_numpy(), slow, np.full(len(call), GRAPH_NS))
     ]
     return [

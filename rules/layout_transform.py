@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.distinct import labels
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.fusing import unlaunched
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
+from nsysdoctor.arrays.codes import labels
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.fused_kernels import unlaunched
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.trace.recipe import table
 
 _CONVERT = r"(?i)nchw\w*nhwc|nhwc\w*nchw|AddPadding|tensorTransform|genericReformat"
 _SLOW = 0.5

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.intervals import Ints
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.constraints import Links
-from nsysdoctor.tables.transfer import moved_ns, same_keys
-from nsysdoctor.verbs import SYNCS
+from nsysdoctor.arrays.intervals import Ints
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.tables.dependencies.links import Links
+from nsysdoctor.tables.host.call_kinds import SYNCS
+from nsysdoctor.tables.loop.loop_copies import moved_ns, same_keys
+from nsysdoctor.trace.recipe import table
 
 KEYS = ["device", "direction"]
 _BUS = ("HtoD", "DtoH")

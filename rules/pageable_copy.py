@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.intervals import covered, nearest_before, spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import tells_outside
-from nsysdoctor.tables.transfer import pinned_ns, require_kinds, same_keys
+from nsysdoctor.arrays.intervals import covered, nearest_before, spans, union
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.tables.loop.loop_copies import pinned_ns, require_kinds, same_keys
+from nsysdoctor.tables.steps.steps import tells_outside
+from nsysdoctor.trace.recipe import table
 
 CALL_NS = 5_000
 """What a call costs that only queues a copy."""

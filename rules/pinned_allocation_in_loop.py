@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.cuts import shorter_calls
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.driver_calls import recurs
-from nsysdoctor.verbs import Verb
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.shortened_calls import shorten_calls
+from nsysdoctor.tables.host.call_kinds import Verb
+from nsysdoctor.tables.loop.driver_calls import recurs
+from nsysdoctor.trace.recipe import table
 
 
 @table
@@ -63,7 +63,7 @@ def cure(
         behind = lock_delays[lock_delays["process"] == process]
         parts.append(edits(Change.UNBLOCK, row, mine["api"]))
         parts.append(
-            shorter_calls(row, behind["api"].to_numpy(), behind["usual_ns"].to_numpy(), api,
+            shorten_calls(row, behind["api"].to_numpy(), behind["usual_ns"].to_numpy(), api,
                           launches)
         )  # fmt: skip
     return join(*parts)

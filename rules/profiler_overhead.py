@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.cuts import shorter_calls
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.intervals import Spans, covered, spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.idle_parts import IdleParts
-from nsysdoctor.tables.steps import in_window
+from nsysdoctor.arrays.intervals import Spans, covered, spans, union
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.shortened_calls import shorten_calls
+from nsysdoctor.tables.account.idle_parts import IdleParts
+from nsysdoctor.tables.steps.steps import in_window
+from nsysdoctor.trace.recipe import table
 
 
 @table
@@ -102,7 +102,7 @@ def cure(
     cost = (held_calls["length_ns"] - held_calls["in_call_ns"]).to_numpy()
     outside = held_calls["outside_ns"] - held_calls["before_ns"]
     return join(
-        shorter_calls(0, call, cost, api, launches), edits(Change.OUTSIDE_NS, 0, call, outside)
+        shorten_calls(0, call, cost, api, launches), edits(Change.OUTSIDE_NS, 0, call, outside)
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.distinct import labels
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
+from nsysdoctor.arrays.codes import labels
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.trace.recipe import table
 
 
 @table

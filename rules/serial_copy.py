@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.copies import PINNED
-from nsysdoctor.tables.transfer import require_kinds, same_keys
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.tables.account.copies import PINNED
+from nsysdoctor.tables.loop.loop_copies import require_kinds, same_keys
+from nsysdoctor.trace.recipe import table
 
 KEYS = ["device", "direction"]
 

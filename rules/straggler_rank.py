@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.recipe import table
+from nsysdoctor.trace.recipe import table
 
 WORDS = {
     "compute": "computing (slower kernels or more work)",

@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.cuts import shorter_calls
-from nsysdoctor.edits import Change, edits, join
-from nsysdoctor.intervals import Ints
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.host_time import opens_chain
-from nsysdoctor.tables.idle_parts import IdleParts
-from nsysdoctor.tables.range_places import RangePlaces
-from nsysdoctor.verbs import SYNCS
+from nsysdoctor.arrays.intervals import Ints
+from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.shortened_calls import shorten_calls
+from nsysdoctor.tables.account.idle_parts import IdleParts
+from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from nsysdoctor.tables.host.call_kinds import SYNCS
+from nsysdoctor.tables.loop.host_time import opens_chain
+from nsysdoctor.tables.steps.range_places import RangePlaces
+from nsysdoctor.trace.recipe import table
 
 _READ_NS = 5_000
 """What a read-back costs that is only queued."""
@@ -265,7 +265,7 @@ def cure(
         call, sync = mine["api"].to_numpy(), mine["sync"].to_numpy()
         parts.append(edits(Change.UNBLOCK, row, call[sync]))
         parts.append(
-            shorter_calls(row, call[~sync], _READ_NS, api, launches, blocking=True)
+            shorten_calls(row, call[~sync], _READ_NS, api, launches, blocking=True)
         )
     return join(*parts)
 

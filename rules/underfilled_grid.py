@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.distinct import distinct, labels
+from nsysdoctor.arrays.codes import distinct, labels
+from nsysdoctor.arrays.intervals import covered, spans, union
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.intervals import covered, spans, union
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.trace.recipe import table
 
 _WARNED_RATIO = 0.5
 

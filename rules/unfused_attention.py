@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.fusing import fuse
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import work_in_window
+from nsysdoctor.replay.fused_kernels import fuse
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.tables.steps.steps import work_in_window
+from nsysdoctor.trace.recipe import table
 
 _PRODUCTS = {
     True: "products in FP32 on ordinary units (sgemm), as the maths fallback of "

@@ -7,11 +7,11 @@ from itertools import groupby
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.distinct import distinct_rows, labels
-from nsysdoctor.fusing import fuse
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import work_in_window
+from nsysdoctor.arrays.codes import distinct_rows, labels
+from nsysdoctor.replay.fused_kernels import fuse
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.tables.steps.steps import work_in_window
+from nsysdoctor.trace.recipe import table
 
 _KNOWN_RATIO = 0.5
 _SHOWN_WORDS = 8

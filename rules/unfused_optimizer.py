@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nsysdoctor.fusing import fuse
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.steps import work_in_window
+from nsysdoctor.replay.fused_kernels import fuse
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.tables.steps.steps import work_in_window
+from nsysdoctor.trace.recipe import table
 
 _HOST_RATIO = 0.33
 """Of the host time of an optimizer that launches kernel by kernel this much may remain: a fused

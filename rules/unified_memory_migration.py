@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.intervals import Ints, covered, spans, union
-from nsysdoctor.recipe import table
-from nsysdoctor.tables.activity import KERNEL
-from nsysdoctor.tables.steps import tells_outside
-from nsysdoctor.tables.transfer import same_keys
+from nsysdoctor.arrays.intervals import Ints, covered, spans, union
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from nsysdoctor.tables.loop.loop_copies import same_keys
+from nsysdoctor.tables.steps.steps import tells_outside
+from nsysdoctor.trace.recipe import table
+from nsysdoctor.trace.window import Request
 from nsysdoctor.units import ns_text
-from nsysdoctor.window import Request
 
 PREFETCH = 1
 """Cause of a migration that was asked for ahead of use."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysdoctor.engine import Options, diagnose
-from nsysdoctor.report import Finding, Report
-from nsysdoctor.rule import load_rules
+from nsysdoctor.diagnosis.diagnose import Options, diagnose
+from nsysdoctor.report.model import Finding, Report
+from nsysdoctor.rulebook.rule import load_rules
 from sample_traces import PROGRAMS, record, steady_saving_ns, write
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsysdoctor.rule import Rule, load_rules
+from nsysdoctor.rulebook.rule import Rule, load_rules
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nsysdoctor.report import (
+from nsysdoctor.report.model import (
     DeviceBudget,
     Finding,
     Gpu,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nsysdoctor.report import (
+from nsysdoctor.report.model import (
     DeviceBudget,
     Dropped,
     Evidence,

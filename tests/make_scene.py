@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
-from nsysdoctor.caseexport import write_scene
-from nsysdoctor.casetext import read_scene
-from nsysdoctor.trace import Trace, open_trace
-from nsysdoctor.window import Request
+from nsysdoctor.cases.scene_export import write_scene
+from nsysdoctor.cases.scene_text import read_scene
+from nsysdoctor.trace.trace import Trace, open_trace
+from nsysdoctor.trace.window import Request
 
 KEPT: list[tempfile.TemporaryDirectory[str]] = []
 

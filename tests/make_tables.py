@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.bound import BOUNDS
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.report import DeviceBudget, Evidence, IdleCause, Report, Steps, Window
-from nsysdoctor.tables.shapes import Configurations
-from nsysdoctor.tables.states import CAUSE, CAUSES
+from nsysdoctor.report.model import DeviceBudget, Evidence, IdleCause, Report, Steps, Window
+from nsysdoctor.roofline.bound import BOUNDS
+from nsysdoctor.tables.host.thread_states import CAUSE, CAUSES
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.tables.kernels.launch_shapes import Configurations
 from tests.make_report import NASTY, make_finding, make_report, make_trace
 
 KERNELS = (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from nsysdoctor.render.html import render_html
-from nsysdoctor.timeline import timeline_payload
+from nsysdoctor.timeline.timeline import timeline_payload
 from tests.make_report import EDGES
 from tests.make_tables import make_frames, report_of, table_source
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import Options, diagnose_trace
-from nsysdoctor.report import DeviceBudget, Report
-from nsysdoctor.rule import load_rules, select_rules
-from nsysdoctor.summary import budgets_of, idle_causes_of, steps_of
-from nsysdoctor.tables.ops import COMMUNICATION
-from nsysdoctor.trace import Trace
-from nsysdoctor.window import Request, parse_window
+from nsysdoctor.diagnosis.diagnose import Options, diagnose_trace
+from nsysdoctor.diagnosis.summary import budgets_of, idle_causes_of, steps_of
+from nsysdoctor.report.model import DeviceBudget, Report
+from nsysdoctor.rulebook.rule import load_rules, select_rules
+from nsysdoctor.tables.activity.ops import COMMUNICATION
+from nsysdoctor.trace.trace import Trace
+from nsysdoctor.trace.window import Request, parse_window
 from tests.make_scene import trace_of
 
 MS, US = 1_000_000, 1_000
@@ -233,7 +233,7 @@ def test_a_device_on_request_has_the_findings_that_it_has_among_all() -> None:
 
 
 def test_categories_are_the_same_in_every_layout(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from nsysdoctor.trace import open_trace
+    from nsysdoctor.trace.trace import open_trace
     from sample_traces import record, write
     from sample_traces.layouts import LAYOUTS
 
@@ -526,7 +526,7 @@ def test_without_calls_every_gap_is_of_unknown_cause_and_the_report_says_so() ->
 
 
 def test_step_times_are_the_devices_where_the_host_runs_ahead(tmp_path: Path) -> None:
-    from nsysdoctor.engine import diagnose
+    from nsysdoctor.diagnosis.diagnose import diagnose
     from sample_traces import record, write
 
     path = tmp_path / "run.sqlite"

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from nsysdoctor.gate.baseline import make_baseline
-from nsysdoctor.report import Report
+from nsysdoctor.report.model import Report
 from tests.gate_runs import empty, run, runs
 
 ROOT = Path(__file__).parents[1]

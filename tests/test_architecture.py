@@ -28,30 +28,36 @@ FORBIDDEN_WORDS = frozenset(
      "issue", "issues"}
 )  # fmt: skip
 
-# For each part of the package what it may not reach, directly or through others. The parts lie
-# in layers: commands over gate, render and job, over engine, over rule and replay, over trace,
-# over ingest, over errors and units.
-TOP = ("cli", "commands")
-MIDDLE = ("engine", "job", "executors", "gate", "render", *TOP)
-ANALYSIS = ("trace", "ingest.reader", "rule", "ask", "replay", *MIDDLE)
+LAYERS = (
+    "errors", "units", "arrays", "report", "ingest", "roofline", "trace",
+    "tables.activity", "tables.host", "tables.dependencies", "tables.account", "tables.steps",
+    "tables.loop", "tables.kernels", "tables.ranks", "tables",
+    "replay", "rulebook", "diagnosis", "cases", "timeline", "jobs", "gate", "diff", "history",
+    "render", "export", "torch", "config", "commands", "cli", "__main__",
+)  # fmt: skip
+"""The rooms from the ground up: a module imports from its own room and from those before it."""
+
+ANALYSIS = ("ingest", "trace.trace", "tables", "replay", "rulebook", "diagnosis", "jobs")
+"""What knows a trace."""
+
 MUST_NOT_REACH: dict[str, tuple[str, ...]] = {
     "errors": ("",),
     "units": ("",),
-    "intervals": ("",),
-    "recipe": ("",),
-    "ingest": ("trace", "rule", "replay", "tables", "report", *MIDDLE),
-    "tables": ANALYSIS,
-    "trace": ("rule", "ask", "replay", "report", *MIDDLE),
-    "replay": ("rule", "report", *MIDDLE),
-    "rule": ("replay", "report", *MIDDLE),
-    "engine": ("job", "executors", "gate", "render", *TOP),
-    "job": ("gate", "render", *TOP),
-    "report": ("tables", "recipe", *ANALYSIS),
-    "gate": ("tables", "recipe", "trace", "ingest", "rule", "replay", "engine", "job", "render"),
-    "render": ("tables", "recipe", "trace", "ingest", "rule", "replay", "engine", "job", *TOP),
-    "timeline": ("trace", "ingest", "rule", "replay", *MIDDLE),
-    "casetext": ("trace", "rule", "tables", *MIDDLE),
+    "report": ANALYSIS,
+    "gate": ANALYSIS,
+    "diff": ANALYSIS,
+    "history": ANALYSIS,
+    "render": ANALYSIS,
+    "cases.scene_text": ("trace", "rulebook", "tables", "diagnosis", "jobs"),
 }
+"""For some rooms what they may not reach even through others."""
+
+UNSEEN_BY_RULES = (
+    "trace.trace", "ingest.reader", "rulebook.rule", "rulebook.evaluate", "replay.replay",
+    "diagnosis", "jobs", "gate", "render", "commands", "cli",
+)  # fmt: skip
+
+MOST_AT_THE_TOP, MOST_IN_A_ROOM = 8, 15
 
 
 @cache
@@ -66,7 +72,7 @@ def files(*folders: str) -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """A file's name inside the package: `tables.gaps`, and "" for the package itself."""
+    """A file's name inside the package: `tables.account.gaps`, and "" for the package itself."""
     parts = path.relative_to(ROOT / "nsysdoctor").with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
 
@@ -129,8 +135,23 @@ def part_of(name: str, part: str) -> bool:
     return part in ("", name) or name.startswith(f"{part}.")
 
 
+def layer_of(name: str) -> int:
+    """The place of a module's room in `LAYERS`; an inner room stands before the one around it."""
+    return next(place for place, room in enumerate(LAYERS) if part_of(name, room))
+
+
+def test_imports_go_down() -> None:
+    wrong = [
+        f"{name} -> {other}"
+        for name, others in GRAPH.items()
+        for other in sorted(others)
+        if name and layer_of(other) > layer_of(name)
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("part", MUST_NOT_REACH)
-def test_imports_go_one_way(part: str) -> None:
+def test_some_rooms_stay_apart(part: str) -> None:
     own = {name for name in MODULES if part_of(name, part)}
     assert own
     wrong = [
@@ -151,7 +172,7 @@ def test_imports_have_no_cycle() -> None:
 
 @pytest.mark.parametrize("path", files("rules"), ids=lambda path: path.stem)
 def test_rules_see_no_trace(path: Path) -> None:
-    wrong = [name for name in uses(path) if any(part_of(name, barred) for barred in ANALYSIS)]
+    wrong = [name for name in uses(path) if any(part_of(name, b) for b in UNSEEN_BY_RULES)]
     assert wrong == []
 
 
@@ -263,6 +284,23 @@ def test_modules_are_short() -> None:
     assert {name: count for name, count in lines.items() if count > 350} == {}
 
 
+def test_rooms_hold_few_modules() -> None:
+    rooms = {path.parent for path in MODULES.values()}
+    most = {ROOT / "nsysdoctor": MOST_AT_THE_TOP}
+    full = {
+        str(room.relative_to(ROOT)): count
+        for room in rooms
+        if (count := len(list(room.glob("*.py")))) > most.get(room, MOST_IN_A_ROOM)
+    }
+    assert full == {}
+
+
+def test_every_room_says_what_it_is() -> None:
+    for path in MODULES.values():
+        if path.name == "__init__.py":
+            assert ast.get_docstring(tree(path)), path
+
+
 def test_functions_are_short() -> None:
     sizes = [length(function) for _, function in functions(*CODE)]
     assert [where for where, function in functions(*CODE) if length(function) > 50] == []
@@ -342,7 +380,7 @@ def test_only_a_failed_rule_hides_an_exception() -> None:
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
     ]
-    assert [place.partition(":")[0] for place in broad] == ["nsysdoctor/ask.py"]
+    assert [place.partition(":")[0] for place in broad] == ["nsysdoctor/rulebook/evaluate.py"]
 
 
 # --- what must not be in the tree

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import Options, diagnose
+from nsysdoctor.diagnosis.diagnose import Options, diagnose
 from nsysdoctor.ingest.reader import open_export
-from nsysdoctor.report import Report, read_report
-from nsysdoctor.rule import Rule, load_rules, select_rules
-from nsysdoctor.trace import open_trace
-from nsysdoctor.window import parse_window
+from nsysdoctor.report.model import Report, read_report
+from nsysdoctor.rulebook.rule import Rule, load_rules, select_rules
+from nsysdoctor.trace.trace import open_trace
+from nsysdoctor.trace.window import parse_window
 from tests.make_scene import change, write_text
 from tests.run_cli import listing, run
 

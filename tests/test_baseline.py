@@ -11,7 +11,7 @@ import pytest
 from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.gate.baseline_file import read_baseline
-from nsysdoctor.gate.compare import RunValue, compare, run_value
+from nsysdoctor.gate.statistics import RunValue, compare, run_value
 from tests.gate_runs import empty, finding, run, runs
 
 

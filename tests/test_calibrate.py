@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 
 from nsysdoctor.commands.calibrate import lines
-from nsysdoctor.device_profile import (
+from nsysdoctor.diagnosis.diagnose import Options, diagnose
+from nsysdoctor.errors import UsageError
+from nsysdoctor.roofline.peaks import DevicePeaks
+from nsysdoctor.roofline.profile import (
     SUSTAINED_RATIO,
     DeviceProfile,
     Spread,
@@ -25,12 +28,9 @@ from nsysdoctor.device_profile import (
     parse_profile,
     read_profile,
 )
-from nsysdoctor.engine import Options, diagnose
-from nsysdoctor.errors import UsageError
-from nsysdoctor.peaks import DevicePeaks
 from nsysdoctor.torch.measure import rate_of, spread_of
-from nsysdoctor.trace import open_trace
-from nsysdoctor.window import Request
+from nsysdoctor.trace.trace import open_trace
+from nsysdoctor.trace.window import Request
 from sample_traces import record, write
 
 A100 = "NVIDIA A100-SXM4-80GB"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nsysdoctor.commands.nsys_command import CURRENT, Nsys, Wish, profile_line
 from nsysdoctor.errors import UsageError
-from nsysdoctor.nsys_line import CURRENT, Nsys, Wish, profile_line
 from sample_traces import record, write
 
 COMMAND = ["python", "train.py", "--lr", "3"]

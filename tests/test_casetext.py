@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.casefile import Case, faults_of, load_cases, run_case, within
-from nsysdoctor.casetext import SIZES_BYTES as SIZES
-from nsysdoctor.casetext import TIMES_NS as TIMES
-from nsysdoctor.casetext import Event, quantity, read_scene
+from nsysdoctor.cases.rule_cases import Case, faults_of, load_cases, run_case, within
+from nsysdoctor.cases.scene_text import SIZES_BYTES as SIZES
+from nsysdoctor.cases.scene_text import TIMES_NS as TIMES
+from nsysdoctor.cases.scene_text import Event, quantity, read_scene
 from nsysdoctor.errors import RuleError
-from nsysdoctor.rule import Rule
+from nsysdoctor.rulebook.rule import Rule
 from tests.make_report import make_report
 from tests.make_scene import trace_of
 

@@ -12,8 +12,8 @@ import pytest
 from nsysdoctor.config import Config, check_config, find_config, load_config, parse_config
 from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.limits import bound_of
-from nsysdoctor.metrics import CAUSES, METRICS
-from nsysdoctor.report import LEVELS
+from nsysdoctor.report.metrics import CAUSES, METRICS
+from nsysdoctor.report.model import LEVELS
 
 GOOD = """
 select = ["pageable_copy"]

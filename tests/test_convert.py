@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import diagnose
+from nsysdoctor.diagnosis.diagnose import diagnose
 from nsysdoctor.errors import UnreadableTraceError
 from sample_traces import record, write
 

@@ -18,13 +18,13 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from nsysdoctor.engine import Options, diagnose_trace
+from nsysdoctor.diagnosis.diagnose import Options, diagnose_trace
 from nsysdoctor.errors import EmptyTraceError
-from nsysdoctor.replay import run
-from nsysdoctor.report import Report
-from nsysdoctor.rule import Rule, load_rules
-from nsysdoctor.tables.activity import GRAPH, KERNEL
-from nsysdoctor.trace import Trace, open_trace
+from nsysdoctor.replay.replay import run
+from nsysdoctor.report.model import Report
+from nsysdoctor.rulebook.rule import Rule, load_rules
+from nsysdoctor.tables.activity.gpu_rows import GRAPH, KERNEL
+from nsysdoctor.trace.trace import Trace, open_trace
 from tests.window_alone import assert_same, part_of
 
 FOLDER = os.environ.get("NSYSDOCTOR_CORPUS", "")
@@ -186,7 +186,7 @@ def test_no_ratio_and_no_rate_is_impossible(judged: Judged) -> None:
 
 
 def test_a_report_survives_being_written(judged: Judged) -> None:
-    from nsysdoctor.report import read_report
+    from nsysdoctor.report.model import read_report
 
     if judged.report is not None:
         text = judged.report.to_json()

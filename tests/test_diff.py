@@ -11,10 +11,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from nsysdoctor.diff.runs import Diff, diff_reports
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate.diff import Diff, diff_reports
-from nsysdoctor.render.diff import diff_markdown, headline, render_diff
-from nsysdoctor.report import KernelRow, Report
+from nsysdoctor.render.verdicts.diff import diff_markdown, headline, render_diff
+from nsysdoctor.report.model import KernelRow, Report
 from tests.gate_runs import empty, finding, kernel, run, without_steps
 from tests.make_report import NASTY
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from nsysdoctor.cli import app
 from nsysdoctor.commands import register
 from nsysdoctor.errors import UsageError
-from nsysdoctor.trace import open_trace
+from nsysdoctor.trace.trace import open_trace
 from sample_traces import record, write
 
 register(app)

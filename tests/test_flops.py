@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.flops import (
+from nsysdoctor.roofline.flops import (
     Work,
     attention,
     broadcast,

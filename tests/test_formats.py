@@ -25,10 +25,10 @@ from nsysdoctor.gate.fold import folded_name, printable, stable_name
 from nsysdoctor.gate.judge import judge
 from nsysdoctor.gate.limits import Limits, MetricLimit, Waiver, with_min_utilization
 from nsysdoctor.gate.verdict import Verdict
-from nsysdoctor.render.github import report_github, verdict_github
-from nsysdoctor.render.junit import report_junit, verdict_junit
-from nsysdoctor.render.sarif import report_sarif, uri, verdict_sarif
-from nsysdoctor.render.verdict import render_verdict, verdict_markdown
+from nsysdoctor.render.ci.github import report_github, verdict_github
+from nsysdoctor.render.ci.junit import report_junit, verdict_junit
+from nsysdoctor.render.ci.sarif import report_sarif, uri, verdict_sarif
+from nsysdoctor.render.verdicts.verdict import render_verdict, verdict_markdown
 from tests.gate_runs import RULES, empty, finding, run, runs
 from tests.make_report import EDGES, NASTY
 

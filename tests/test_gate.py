@@ -17,8 +17,8 @@ from nsysdoctor.gate.baseline_file import read_baseline
 from nsysdoctor.gate.judge import judge
 from nsysdoctor.gate.limits import DeviceLimits, Limits, MetricLimit, Waiver, with_min_utilization
 from nsysdoctor.gate.verdict import Line, Verdict
-from nsysdoctor.metrics import METRICS
-from nsysdoctor.report import Report
+from nsysdoctor.report.metrics import METRICS
+from nsysdoctor.report.model import Report
 from tests.gate_runs import ROWS, RULES, Loop, empty, finding, run, runs, without_steps
 
 PASS, FAIL, CANNOT = ("pass", 0), ("fail", 1), ("cannot_judge", 2)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsysdoctor.gate.baseline import make_baseline
-from nsysdoctor.report import Report
+from nsysdoctor.report.model import Report
 from tests.gate_runs import ROWS, empty, finding, run, runs
 
 ROOT = Path(__file__).parents[1]

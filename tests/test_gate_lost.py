@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from nsysdoctor.engine import diagnose
+from nsysdoctor.diagnosis.diagnose import diagnose
 from nsysdoctor.gate.judge import judge
 from nsysdoctor.gate.limits import Limits, with_min_utilization
 from sample_traces import record, write

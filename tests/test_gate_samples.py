@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import diagnose
+from nsysdoctor.diagnosis.diagnose import diagnose
+from nsysdoctor.diff.runs import diff_reports
 from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.gate.baseline_file import read_baseline
-from nsysdoctor.gate.diff import diff_reports
 from nsysdoctor.gate.judge import judge
 from nsysdoctor.gate.limits import Limits
 from nsysdoctor.gate.verdict import Verdict
-from nsysdoctor.report import Report, read_report
+from nsysdoctor.report.model import Report, read_report
 from sample_traces import record, write
 
 

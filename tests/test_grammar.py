@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.annotation import (
+from nsysdoctor.roofline.operator_text import (
     BACKWARD,
     FUNCTION,
     MODULE,

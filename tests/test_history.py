@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate.history import (
+from nsysdoctor.history.store import (
     HistoryRow,
     Origin,
     Trend,
@@ -23,7 +23,7 @@ from nsysdoctor.gate.history import (
     step_changes,
     trends,
 )
-from nsysdoctor.render.trend import history_page, render_history
+from nsysdoctor.render.verdicts.trend import history_page, render_history
 from tests.gate_runs import Loop, run, runs
 
 SLOW = {"kernel_ns": 8_600_000, "idle_ns": 1_400_000}

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.caseexport import write_scene
-from nsysdoctor.casetext import read_scene
-from nsysdoctor.cuts import shorter_calls
-from nsysdoctor.edited import edited
-from nsysdoctor.edits import Change, edits
-from nsysdoctor.graph import Kind
-from nsysdoctor.replay import run
-from nsysdoctor.trace import Trace, open_trace
+from nsysdoctor.cases.scene_export import write_scene
+from nsysdoctor.cases.scene_text import read_scene
+from nsysdoctor.replay.edits import Change, edits
+from nsysdoctor.replay.graph import Kind
+from nsysdoctor.replay.patch import edited
+from nsysdoctor.replay.replay import run
+from nsysdoctor.replay.shortened_calls import shorten_calls
+from nsysdoctor.trace.trace import Trace, open_trace
 
 MAIN_STARTS_WORKERS = """
     kernel gemm = ampere_sgemm_128x64_tn
@@ -57,7 +57,7 @@ def _opened(text: str, folder: Path) -> Trace:
 
 def _chains(trace: Trace) -> pd.Series:
     api = trace.table("api")
-    return pd.Series(trace.table("relay")).groupby(api["thread"].to_numpy()).first()
+    return pd.Series(trace.table("thread_handoffs")).groupby(api["thread"].to_numpy()).first()
 
 
 def test_threads_that_one_starts_are_chains_of_their_own(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_kernel_waits_for_a_launch_that_was_held_up(tmp_path: Path) -> None:
     graph, api = trace.table("constraint_graph"), trace.table("api")
     late = int(api["end_ns"].to_numpy().argmax())
     before = int(graph.nodes.op_end.max())
-    cut = shorter_calls(0, np.array([late]), 6_000, api, trace.table("launches"))
+    cut = shorten_calls(0, np.array([late]), 6_000, api, trace.table("launches"))
     with edited(graph, cut, "middle") as (changed, _):
         # The launch no longer holds the kernel up, so it follows the one before on its stream.
         assert graph.nodes.time[before] - run(changed)[before] > 700_000

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor import intervals as iv
-from nsysdoctor.intervals import Spans, spans
+from nsysdoctor.arrays import intervals as iv
+from nsysdoctor.arrays.intervals import Spans, spans
 
 SIZE = 40
 

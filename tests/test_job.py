@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.job import JobOptions, diagnose_job
-from nsysdoctor.report import Report
+from nsysdoctor.jobs.job import JobOptions, diagnose_job
+from nsysdoctor.report.model import Report
 from sample_traces import by_process, record, write
 
 ONLY = JobOptions(select=("straggler_rank", "gpu_idle", "exposed_communication"))
@@ -115,7 +115,7 @@ def test_a_dask_cluster_gives_the_same_bytes(
 def test_what_travels_is_small(slow: list[Path]) -> None:
     import pickle
 
-    from nsysdoctor.job import work
+    from nsysdoctor.jobs.job import work
 
     result = work(slow[0], 0, ONLY)
     assert len(pickle.dumps(result)) < 0.5 * slow[0].stat().st_size

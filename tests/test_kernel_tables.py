@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysdoctor.engine import Options, diagnose
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.operations import is_log_softmax, operation_of, writes_of
-from nsysdoctor.report import Report
-from nsysdoctor.roofline import limit_bytes
-from nsysdoctor.rule import built_in_folder, load_rule
-from nsysdoctor.tables.chains import chains
-from nsysdoctor.trace import Trace, open_trace
+from nsysdoctor.diagnosis.diagnose import Options, diagnose
+from nsysdoctor.report.model import Report
+from nsysdoctor.roofline.geometry_work import limit_bytes
+from nsysdoctor.roofline.kernel_work import is_log_softmax, operation_of, writes_of
+from nsysdoctor.rulebook.rule import built_in_folder, load_rule
+from nsysdoctor.tables.kernels.chains import chains
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.trace.trace import Trace, open_trace
 from sample_traces import PROGRAMS, kernels, record, write
 from sample_traces.hardware import A100_80GB
 from tests.make_scene import trace_of
@@ -72,7 +72,7 @@ NAMES = {
 
 @pytest.mark.parametrize("word", NAMES)
 def test_a_kernel_is_called_after_what_it_computes(word: str) -> None:
-    from nsysdoctor.tables.spelling import short_name
+    from nsysdoctor.roofline.kernel_names import short_name
 
     assert operation_of(NAMES[word], short_name(NAMES[word])) == word
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import _SUMMARISED, Options, diagnose_trace
-from nsysdoctor.job import DRAWN, JobOptions, diagnose_job
-from nsysdoctor.rule import Rule
-from nsysdoctor.trace import Trace, open_trace
+from nsysdoctor.diagnosis.diagnose import _SUMMARISED, Options, diagnose_trace
+from nsysdoctor.jobs.job import DRAWN, JobOptions, diagnose_job
+from nsysdoctor.rulebook.rule import Rule
+from nsysdoctor.trace.trace import Trace, open_trace
 from sample_traces import record, write
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"

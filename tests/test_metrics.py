@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.intervals import Spans, spans
-from nsysdoctor.metrics import CAUSES, METRICS
-from nsysdoctor.report import Metric
-from nsysdoctor.tables import states
-from nsysdoctor.tables.metrics import Scope, _count, _work
-from nsysdoctor.trace import Trace, open_trace
-from nsysdoctor.window import parse_window
+from nsysdoctor.arrays.intervals import Spans, spans
+from nsysdoctor.report.metrics import CAUSES, METRICS
+from nsysdoctor.report.model import Metric
+from nsysdoctor.tables.account.metrics import Scope, _count, _work
+from nsysdoctor.tables.host.calls import thread_states as states
+from nsysdoctor.trace.trace import Trace, open_trace
+from nsysdoctor.trace.window import parse_window
 
 SAMPLES = sorted((Path(__file__).parents[1] / "sample_traces").glob("*.sqlite"))
 pieces = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor import compiled
-from nsysdoctor.nesting import open_at
+from nsysdoctor.arrays import compiled
+from nsysdoctor.arrays.sweep import open_at
 
 Nest = list[tuple[int, int]]
 

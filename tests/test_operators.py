@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.annotation import OPERATOR, Annotation
-from nsysdoctor.bound import BASES
-from nsysdoctor.flops import Work, attention, convolution, gemm, layer_norm, softmax
-from nsysdoctor.kernels import Kernels
-from nsysdoctor.measured import measured_work, shape_work
-from nsysdoctor.shape_work import Operand, operator_work
-from nsysdoctor.tables.operators import Annotated, launch_marks
-from nsysdoctor.trace import Trace, open_trace
+from nsysdoctor.roofline.bound import BASES
+from nsysdoctor.roofline.flops import Work, attention, convolution, gemm, layer_norm, softmax
+from nsysdoctor.roofline.operator_text import OPERATOR, Annotation
+from nsysdoctor.roofline.shape_work import Operand, operator_work
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.tables.kernels.operators import Annotated, launch_marks
+from nsysdoctor.tables.kernels.recorded_work import measured_work, shape_work
+from nsysdoctor.trace.trace import Trace, open_trace
 from sample_traces import record, write
 from sample_traces.hardware import A100_80GB
 from sample_traces.kernels import BF16, cast_to_bf16, pointwise

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.order import first_rows, narrowed, packed, stacked, taken, time_order
+from nsysdoctor.arrays.order import first_rows, narrowed, packed, stacked, taken, time_order
 
 SMALL = st.integers(-3, 3)
 TRIPLES = st.lists(st.tuples(SMALL, SMALL, SMALL), max_size=40)

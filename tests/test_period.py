@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysdoctor.period import find_period
+from nsysdoctor.arrays.period import find_period
 
 
 def repeated(*blocks: str, times: int) -> np.ndarray:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.job import DONE, JobOptions, diagnose_job
-from nsysdoctor.progress import progress
-from nsysdoctor.rule import load_rules
+from nsysdoctor.commands.progress import progress
+from nsysdoctor.jobs.job import DONE, JobOptions, diagnose_job
+from nsysdoctor.rulebook.rule import load_rules
 
 TRACES = [Path(__file__).parent.parent / "sample_traces" / f"{name}.sqlite"
           for name in ("healthy", "two_gpu")]  # fmt: skip

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from nsysdoctor import units
-from nsysdoctor.render.chart import label
-from nsysdoctor.render.charts import charts, outliers
+from nsysdoctor.render.charts.dashboard import charts, outliers
+from nsysdoctor.render.charts.parts import label
 from nsysdoctor.render.html import ASSETS, MODULES, bundle, policy, render_html, safe_json
-from nsysdoctor.report import Report
-from nsysdoctor.timeline import Payload, timeline_payload
+from nsysdoctor.report.model import Report
+from nsysdoctor.timeline import Payload
 from nsysdoctor.timeline.payload import (
     PAINTS,
     CopyPoint,
@@ -32,6 +32,7 @@ from nsysdoctor.timeline.payload import (
     StepMark,
     unpack,
 )
+from nsysdoctor.timeline.timeline import timeline_payload
 from tests.make_report import EDGES, NASTY, make_finding, make_report
 from tests.make_tables import make_frames, report_of, table_source
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from nsysdoctor.render import words
 from nsysdoctor.render.markdown import render_markdown
 from nsysdoctor.render.terminal import encodable, render_terminal
-from nsysdoctor.report import Report
+from nsysdoctor.report.model import Report
 from tests.make_report import (
     EDGES,
     MS,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysdoctor.intervals import spans
-from nsysdoctor.timeline import Payload, timeline_payload
+from nsysdoctor.arrays.intervals import spans
+from nsysdoctor.timeline import Payload
 from nsysdoctor.timeline.merge import (
     caps,
     detail_windows,
@@ -21,6 +21,7 @@ from nsysdoctor.timeline.merge import (
     merged_pieces,
 )
 from nsysdoctor.timeline.payload import MIXED, PAINTS, Figures, Track, unpack
+from nsysdoctor.timeline.timeline import timeline_payload
 from tests.make_report import NASTY, make_report
 from tests.make_tables import make_frames, report_of, table_source
 

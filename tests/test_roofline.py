@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysdoctor.bound import BASES, BOUNDS, Roofline, roofs_of
-from nsysdoctor.geometry import Layout, layout_of, template_arguments
-from nsysdoctor.peaks import DevicePeaks, device_peaks, has_tensor_dtype
-from nsysdoctor.roofline import launch_traffic, limit_bytes
-from nsysdoctor.tables.taxonomy import classify
+from nsysdoctor.roofline.bound import BASES, BOUNDS, Roofline, roofs_of
+from nsysdoctor.roofline.geometry_work import launch_traffic, limit_bytes
+from nsysdoctor.roofline.launch_geometry import Layout, layout_of, template_arguments
+from nsysdoctor.roofline.peaks import DevicePeaks, device_peaks, has_tensor_dtype
+from nsysdoctor.roofline.taxonomy import classify
 
 GB = 10**9
 LEGACY = "void at::native::elementwise_kernel<(int)128, (int)%d, void at::native::%s<%s>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)"  # noqa: E501

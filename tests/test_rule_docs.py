@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.rule import load_rules
-from nsysdoctor.rule_docs import main, rules_document
+from nsysdoctor.rulebook.docs import main, rules_document
+from nsysdoctor.rulebook.rule import load_rules
 from tests.make_scene import write_text
 from tests.run_cli import run
 
@@ -19,7 +19,7 @@ GUIDE = (DOCS / "own-rules.md").read_text(encoding="utf-8")
 def test_the_page_of_all_rules_is_as_the_rules_are() -> None:
     made = rules_document(load_rules())
     assert (DOCS / "rules.md").read_text(encoding="utf-8") == made, (
-        "make it anew: python -m nsysdoctor.rule_docs docs/rules.md"
+        "make it anew: python -m nsysdoctor.rulebook.docs docs/rules.md"
     )
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysdoctor.errors import RuleError
-from nsysdoctor.tables.spelling import readable, short_name
-from nsysdoctor.tables.taxonomy import (
+from nsysdoctor.roofline.kernel_names import readable, short_name
+from nsysdoctor.roofline.taxonomy import (
     CHAINABLE,
     COMPUTE_HEAVY,
     MEMORY_BOUND,

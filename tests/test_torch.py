@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nsysdoctor.annotation import MODULE, Annotation, read_text
-from nsysdoctor.shape_work import Operand, operator_work
+from nsysdoctor.roofline.operator_text import MODULE, Annotation, read_text
+from nsysdoctor.roofline.shape_work import Operand, operator_work
 from nsysdoctor.torch import Range, attached, capture, marks, shapes, step, steps
 from nsysdoctor.torch.marks import LOADING
 
@@ -310,7 +310,7 @@ def test_under_nsys_operators_are_marked_too(monkeypatch: pytest.MonkeyPatch) ->
 def test_nothing_imports_torch_before_it_is_used() -> None:
     code = (
         "import sys, nsysdoctor, nsysdoctor.torch, nsysdoctor.commands, nsysdoctor.cli;"
-        "from nsysdoctor.trace import table_recipes; table_recipes();"
+        "from nsysdoctor.trace.trace import table_recipes; table_recipes();"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

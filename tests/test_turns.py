@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsysdoctor.edited import edited
-from nsysdoctor.edits import Change, edits, join, parted
-from nsysdoctor.graph import Kind, Wish, number_nodes, settle
-from nsysdoctor.replay import Finish, Replay, run
-from nsysdoctor.tables.collectives import collectives, gpus_text, rank_groups
-from nsysdoctor.tables.turns import turns
-from nsysdoctor.window import Request
+from nsysdoctor.replay.edits import Change, edits, join, parted
+from nsysdoctor.replay.graph import Kind, Wish, number_nodes, settle
+from nsysdoctor.replay.patch import edited
+from nsysdoctor.replay.replay import Finish, Replay, run
+from nsysdoctor.tables.dependencies.engine_turns import engine_turns
+from nsysdoctor.tables.ranks.collectives import collectives, gpus_text, rank_groups
+from nsysdoctor.trace.window import Request
 
 COPY, KERNEL = 1, 0
 HTOD, DTOH = 1 << 16, 2 << 16
@@ -44,7 +44,7 @@ def test_copies_of_one_direction_share_an_engine_whatever_their_memory() -> None
         (COPY, 1, 3, 0, 15, 25), (COPY, 0, 1, 0, 30, 40),
     )  # fmt: skip
     devices = pd.DataFrame({"device": [0, 1], "sm_count": [108, 108]})
-    found = turns(ops, names, categories(ops), devices)
+    found = engine_turns(ops, names, categories(ops), devices)
     assert found.engine.tolist() == [-1, 0, -1, -1, 1]
 
 
@@ -54,7 +54,8 @@ def test_only_kernels_that_fill_the_device_take_turns() -> None:
         (KERNEL, 0, 0, 0, 0, 10), (KERNEL, 0, 1, 0, 11, 20), (KERNEL, 0, 2, 0, 12, 22),
         (KERNEL, 0, 0, 0, 25, 30), (KERNEL, 0, 1, 1, 31, 40),
     )  # fmt: skip
-    found = turns(ops, names, categories(ops, 1), ONE_GPU, kernel_rows(108, 400, 107, 200, 400))
+    rows = kernel_rows(108, 400, 107, 200, 400)
+    found = engine_turns(ops, names, categories(ops, 1), ONE_GPU, rows)
     # The third has too few blocks, the last is a collective.
     assert found.device.tolist() == [-1, 0, -1, 1, -1]
 
@@ -62,7 +63,7 @@ def test_only_kernels_that_fill_the_device_take_turns() -> None:
 def test_a_kernel_does_not_wait_for_one_it_ran_beside_or_its_own_stream() -> None:
     names = pd.DataFrame({"key": [1]})
     ops = ops_of((KERNEL, 0, 0, 0, 0, 10), (KERNEL, 0, 1, 0, 5, 20), (KERNEL, 0, 1, 0, 21, 30))
-    found = turns(ops, names, categories(ops), ONE_GPU, kernel_rows(500, 500, 500))
+    found = engine_turns(ops, names, categories(ops), ONE_GPU, kernel_rows(500, 500, 500))
     assert found.device.tolist() == [-1, -1, -1]
 
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nsysdoctor.diagnosis.summary import budgets_of, idle_causes_of
 from nsysdoctor.errors import UsageError
-from nsysdoctor.summary import budgets_of, idle_causes_of
-from nsysdoctor.timeline import Payload, timeline_payload
-from nsysdoctor.trace import Trace, open_trace
-from nsysdoctor.window import Request, parse_window, widened
+from nsysdoctor.timeline import Payload
+from nsysdoctor.timeline.timeline import timeline_payload
+from nsysdoctor.trace.trace import Trace, open_trace
+from nsysdoctor.trace.window import Request, parse_window, widened
 from sample_traces import PROGRAMS, record, write
 from tests.make_scene import change, trace_of
 from tests.window_alone import assert_same, bounds, part_of, read, report

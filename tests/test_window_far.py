@@ -9,8 +9,8 @@ import pytest
 from nsysdoctor.errors import UsageError
 from nsysdoctor.ingest import survey
 from nsysdoctor.render.words import window_text
-from nsysdoctor.timeline import timeline_payload
-from nsysdoctor.window import Request, parse_window
+from nsysdoctor.timeline.timeline import timeline_payload
+from nsysdoctor.trace.window import Request, parse_window
 from tests.make_scene import trace_of
 from tests.window_alone import assert_same, read, report
 

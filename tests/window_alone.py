@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from nsysdoctor.engine import Options, diagnose_trace
+from nsysdoctor.diagnosis.diagnose import Options, diagnose_trace
 from nsysdoctor.ingest.cut import WHOLE
 from nsysdoctor.ingest.reader import open_export
-from nsysdoctor.report import Report
-from nsysdoctor.rule import Rule, load_rules
-from nsysdoctor.trace import Trace, open_trace
-from nsysdoctor.window import Request
+from nsysdoctor.report.model import Report
+from nsysdoctor.rulebook.rule import Rule, load_rules
+from nsysdoctor.trace.trace import Trace, open_trace
+from nsysdoctor.trace.window import Request
 
 PARTS = ("window", "steps", "phases", "devices", "idle_causes", "metrics", "notes", "kernels")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from nsysdoctor.device_profile import DeviceProfile, Spread
+    from nsysdoctor.roofline.profile import DeviceProfile, Spread
 
 
 def calibrate(
@@ -21,7 +21,7 @@ def calibrate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
 ) -> None:
     """Measure this machine's roofs and copy rates with torch, for `report --device-profile`."""
-    from nsysdoctor.outputs import check_target
+    from nsysdoctor.commands.outputs import check_target
     from nsysdoctor.torch.measure import measure, usable_torch
 
     usable_torch(device)

@@ -11,7 +11,7 @@ import typer
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysdoctor.nsys_line import Nsys, Wish
+    from nsysdoctor.commands.nsys_command import Nsys, Wish
 
 
 def capture(
@@ -38,7 +38,7 @@ def capture(
     """Record a program with nsys, export the trace and report on it."""
     import shlex
 
-    from nsysdoctor.nsys_line import Wish, profile_line
+    from nsysdoctor.commands.nsys_command import Wish, profile_line
 
     wish = Wish(range_only, shapes, graph_nodes)
     nsys = _chosen(show)
@@ -52,7 +52,7 @@ def capture(
 
 def _chosen(show: bool) -> Nsys:
     """The installed nsys; to show a line a current one is assumed where there is none."""
-    from nsysdoctor.nsys_line import CURRENT, installed_nsys
+    from nsysdoctor.commands.nsys_command import CURRENT, installed_nsys
 
     try:
         return installed_nsys()
@@ -69,7 +69,7 @@ def _recorded(nsys: Nsys, line: list[str], output: Path, wish: Wish, force: bool
     import shlex
     import subprocess
 
-    from nsysdoctor.nsys_line import export_line, recorded_report
+    from nsysdoctor.commands.nsys_command import export_line, recorded_report
 
     trace = output.with_name(output.name + ".sqlite")
     _check_free(output, trace, force)
@@ -92,7 +92,7 @@ def _recorded(nsys: Nsys, line: list[str], output: Path, wish: Wish, force: bool
 
 def _check_free(output: Path, trace: Path, force: bool) -> None:
     """Raises UsageError before anything runs when the trace could not be written."""
-    from nsysdoctor.nsys_line import recorded_report
+    from nsysdoctor.commands.nsys_command import recorded_report
 
     if not output.parent.is_dir():
         raise UsageError(f"the folder of {output} does not exist", "make it first")
@@ -109,7 +109,7 @@ def _report(trace: Path) -> None:
 
     from rich.console import Console
 
-    from nsysdoctor.engine import diagnose
+    from nsysdoctor.diagnosis.diagnose import diagnose
     from nsysdoctor.render.terminal import render_terminal
 
     render_terminal(diagnose(trace), Console())

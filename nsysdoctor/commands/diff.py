@@ -37,8 +37,8 @@ def diff(
     from rich.console import Console
 
     from nsysdoctor.commands.inputs import load_reports, on_page, put, settings, write_files
-    from nsysdoctor.gate.diff import diff_reports
-    from nsysdoctor.render.diff import diff_markdown, render_diff
+    from nsysdoctor.diff.runs import diff_reports
+    from nsysdoctor.render.verdicts.diff import diff_markdown, render_diff
 
     made = diff_reports(*load_reports([before, after], settings(config), window))
     writers: dict[str, Callable[[], str]] = {

@@ -11,7 +11,7 @@ import typer
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysdoctor.trace import Trace
+    from nsysdoctor.trace.trace import Trace
 
 
 def export(
@@ -25,7 +25,7 @@ def export(
     force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write events for a trace viewer, or tables for analyses of your own."""
-    from nsysdoctor.trace import open_trace
+    from nsysdoctor.trace.trace import open_trace
 
     if output.exists() and (not force or output.resolve() == trace.resolve()):
         raise UsageError(f"{output} exists", "name another file, or use --force")
@@ -51,7 +51,7 @@ def _form(output: Path) -> str:
 
 
 def _write(trace: Trace, form: str, output: Path, table: str | None) -> None:
-    from nsysdoctor.event_export import readable, readable_tables, write_perfetto
+    from nsysdoctor.export.events import readable, readable_tables, write_perfetto
 
     if form == "perfetto":
         with output.open("w", encoding="utf-8") as file:

@@ -124,10 +124,10 @@ def _baseline(path: Path | None, config: Config, config_path: Path | None) -> Ba
 
 def _writers(verdict: Verdict) -> dict[VerdictFormat, Callable[[], str]]:
     from nsysdoctor.commands.inputs import on_page
-    from nsysdoctor.render.github import verdict_github
-    from nsysdoctor.render.junit import verdict_junit
-    from nsysdoctor.render.sarif import verdict_sarif
-    from nsysdoctor.render.verdict import render_verdict, verdict_markdown
+    from nsysdoctor.render.ci.github import verdict_github
+    from nsysdoctor.render.ci.junit import verdict_junit
+    from nsysdoctor.render.ci.sarif import verdict_sarif
+    from nsysdoctor.render.verdicts.verdict import render_verdict, verdict_markdown
 
     return {
         VerdictFormat.TERMINAL: lambda: on_page(lambda page: render_verdict(verdict, page)),
@@ -145,14 +145,14 @@ def _show(verdict: Verdict, form: VerdictFormat, text: Callable[[], str], verbos
     if form is VerdictFormat.TERMINAL:
         from rich.console import Console
 
-        from nsysdoctor.render.verdict import render_verdict
+        from nsysdoctor.render.verdicts.verdict import render_verdict
 
         render_verdict(verdict, Console(), verbose=verbose)
         return
     put(text())
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if form is VerdictFormat.GITHUB and summary:
-        from nsysdoctor.render.verdict import verdict_markdown
+        from nsysdoctor.render.verdicts.verdict import verdict_markdown
 
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(verdict_markdown(verdict) + "\n")
@@ -185,6 +185,6 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
 
     from nsysdoctor.commands.inputs import read_text
     from nsysdoctor.gate.baseline_file import read_baseline
-    from nsysdoctor.render.baseline import render_baseline
+    from nsysdoctor.render.verdicts.baseline import render_baseline
 
     render_baseline(read_baseline(read_text(file)), Console())

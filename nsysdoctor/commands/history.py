@@ -30,16 +30,16 @@ def add(
     from datetime import UTC, datetime
 
     from nsysdoctor.commands.inputs import load_reports, settings
-    from nsysdoctor.gate import history
+    from nsysdoctor.history import store
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    origin = history.Origin(
+    origin = store.Origin(
         _git("rev-parse", "HEAD") if commit is None else commit,
         _branch() if branch is None else branch,
         now,
     )
     reports = load_reports(traces, settings(config), window)
-    added = history.add(database, reports, origin)
+    added = store.add(database, reports, origin)
     typer.echo(f"{database}: {added} new of {len(reports)}", err=True)
 
 
@@ -56,10 +56,10 @@ def show(
     from rich.console import Console
 
     from nsysdoctor.commands.inputs import write_files
-    from nsysdoctor.gate import history
-    from nsysdoctor.render.trend import history_page, render_history
+    from nsysdoctor.history import store
+    from nsysdoctor.render.verdicts.trend import history_page, render_history
 
-    found = history.rows(database)
+    found = store.rows(database)
     if output:
         writers = {".html": lambda: history_page(found)}
         write_files(output, [database], writers, force, quiet=False)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nsysdoctor.config import Config
-    from nsysdoctor.engine import Options
-    from nsysdoctor.report import Report
+    from nsysdoctor.diagnosis.diagnose import Options
+    from nsysdoctor.report.model import Report
 
 
 def read_text(path: Path) -> str:
@@ -49,7 +49,7 @@ def load_reports(paths: Sequence[Path], config: Config, window: str | None = Non
 
 
 def _read_report(path: Path) -> Report:
-    from nsysdoctor.report import read_report
+    from nsysdoctor.report.model import read_report
 
     try:
         return read_report(read_text(path))
@@ -58,7 +58,7 @@ def _read_report(path: Path) -> Report:
 
 
 def _diagnose(path: Path, options: Options) -> Report:
-    from nsysdoctor.engine import diagnose
+    from nsysdoctor.diagnosis.diagnose import diagnose
 
     return diagnose(path, options)
 
@@ -66,9 +66,9 @@ def _diagnose(path: Path, options: Options) -> Report:
 def _options(config: Config, window: str | None) -> Options:
     """How traces are analysed; raises UsageError when the configuration names unknown rules."""
     from nsysdoctor.config import check_config
-    from nsysdoctor.engine import Options
-    from nsysdoctor.rule import load_rules, select_rules
-    from nsysdoctor.window import parse_window
+    from nsysdoctor.diagnosis.diagnose import Options
+    from nsysdoctor.rulebook.rule import load_rules, select_rules
+    from nsysdoctor.trace.window import parse_window
 
     rules = load_rules([Path(folder) for folder in config.rule_dirs])
     check_config(config, [rule.name for rule in rules])
@@ -85,7 +85,7 @@ def write_files(
     quiet: bool,
 ) -> None:
     """Writes every output file in the form that its extension names."""
-    from nsysdoctor.outputs import check_target
+    from nsysdoctor.commands.outputs import check_target
 
     for path in paths:
         if path.suffix.lower() not in writers:

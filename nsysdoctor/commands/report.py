@@ -12,8 +12,8 @@ import typer
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysdoctor.job import Answer, JobOptions
-    from nsysdoctor.report import Report
+    from nsysdoctor.jobs.job import Answer, JobOptions
+    from nsysdoctor.report.model import Report
 
 
 class Format(StrEnum):
@@ -68,7 +68,7 @@ def report(
     ] = False,
 ) -> None:
     """Analyse a trace: how the GPU time was spent, what wastes it, and what a cure would save."""
-    from nsysdoctor.outputs import check_target
+    from nsysdoctor.commands.outputs import check_target
 
     targets = [(path, _format_of(path)) for path in output or []]
     for path, _ in targets:
@@ -99,8 +99,8 @@ def _options(
     """The configuration file's settings, and what the command line says instead or besides."""
     from nsysdoctor.commands.inputs import settings
     from nsysdoctor.config import check_config
-    from nsysdoctor.job import JobOptions, chosen_rules, known_rules
-    from nsysdoctor.window import parse_window
+    from nsysdoctor.jobs.job import JobOptions, chosen_rules, known_rules
+    from nsysdoctor.trace.window import parse_window
 
     said = settings(config)
     options = JobOptions(
@@ -121,7 +121,7 @@ def _profiled(options: JobOptions, path: Path) -> JobOptions:
     """The options with a measured profile of the GPU."""
     from dataclasses import replace
 
-    from nsysdoctor.device_profile import read_profile
+    from nsysdoctor.roofline.profile import read_profile
 
     return replace(options, request=replace(options.request, profile=read_profile(path)))
 
@@ -129,9 +129,9 @@ def _profiled(options: JobOptions, path: Path) -> JobOptions:
 def _diagnosed(
     traces: list[Path], options: JobOptions, jobs: int | None, dask: str | None, quiet: bool
 ) -> Answer:
-    from nsysdoctor.executors import executor_for
-    from nsysdoctor.job import diagnose_job
-    from nsysdoctor.progress import progress
+    from nsysdoctor.commands.progress import progress
+    from nsysdoctor.jobs.executors import executor_for
+    from nsysdoctor.jobs.job import diagnose_job
 
     with executor_for(len(traces), jobs, dask) as executor, progress(traces, quiet) as seen:
         return diagnose_job(traces, options, executor, seen)
@@ -146,11 +146,11 @@ def _format_of(path: Path) -> Format:
 
 
 def _text(kind: Format, answer: Answer, top: int, verbose: bool) -> str:
-    from nsysdoctor.render.github import report_github
+    from nsysdoctor.render.ci.github import report_github
+    from nsysdoctor.render.ci.junit import report_junit
+    from nsysdoctor.render.ci.sarif import report_sarif
     from nsysdoctor.render.html import render_html
-    from nsysdoctor.render.junit import report_junit
     from nsysdoctor.render.markdown import render_markdown
-    from nsysdoctor.render.sarif import report_sarif
 
     made = answer.report
     if kind is Format.HTML:

@@ -18,7 +18,7 @@ Folders = Annotated[list[Path] | None, typer.Option("--rules", help="A folder of
 @app.command("list")
 def list_rules(rules: Folders = None) -> None:
     """Print every rule with its title, by category."""
-    from nsysdoctor.rule import load_rules
+    from nsysdoctor.rulebook.rule import load_rules
 
     found = load_rules(rules or [])
     width = max(len(rule.name) for rule in found)
@@ -32,8 +32,8 @@ def list_rules(rules: Folders = None) -> None:
 @app.command()
 def explain(name: Annotated[str, typer.Argument(metavar="RULE")], rules: Folders = None) -> None:
     """Print why a rule matters, its cures and its numbers."""
-    from nsysdoctor.rule import load_rules, select_rules
-    from nsysdoctor.rule_page import rule_page
+    from nsysdoctor.rulebook.pages import rule_page
+    from nsysdoctor.rulebook.rule import load_rules, select_rules
 
     (rule,) = select_rules(load_rules(rules or []), [name])
     sys.stdout.write(rule_page(rule))
@@ -42,7 +42,7 @@ def explain(name: Annotated[str, typer.Argument(metavar="RULE")], rules: Folders
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
     """Load the rules of a folder and say what contradicts itself."""
-    from nsysdoctor.rule import load_rule
+    from nsysdoctor.rulebook.rule import load_rule
 
     paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
     if not paths:
@@ -69,7 +69,7 @@ def test_rules(
     ] = None,
 ) -> None:
     """Run the cases of a folder's rules: DIR/tests/NAME.yaml holds those of NAME."""
-    from nsysdoctor.casefile import folder_results
+    from nsysdoctor.cases.rule_cases import folder_results
 
     results = []
     for result in folder_results(folder, cases or folder / "tests", keep):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate.compare import RunValue, run_value
 from nsysdoctor.gate.known import KnownFinding, findings_of_runs
-from nsysdoctor.metrics import METRIC_ORDER, Unit, report_metrics
-from nsysdoctor.report import Metric, Report, State
+from nsysdoctor.gate.statistics import RunValue, run_value
+from nsysdoctor.report.metrics import METRIC_ORDER, Unit, report_metrics
+from nsysdoctor.report.model import Metric, Report, State
 
 FORMAT = "nsysdoctor-baseline"
 FORMAT_VERSION = 1

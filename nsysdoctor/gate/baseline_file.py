@@ -9,10 +9,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.baseline import FORMAT, FORMAT_VERSION, Baseline, DeviceName, Series, Setup
-from nsysdoctor.gate.compare import RunValue
 from nsysdoctor.gate.known import KnownFinding
-from nsysdoctor.metrics import METRICS, Unit
-from nsysdoctor.report import State
+from nsysdoctor.gate.statistics import RunValue
+from nsysdoctor.report.metrics import METRICS, Unit
+from nsysdoctor.report.model import State
 
 _HINT = "make one with: nsysdoctor baseline save run.sqlite -o perf.json"
 _Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -8,7 +8,7 @@ from statistics import median
 
 from nsysdoctor.gate.baseline import Baseline, Series, Setup, series_of_runs, setup_of
 from nsysdoctor.gate.limits import Limits
-from nsysdoctor.report import Report
+from nsysdoctor.report.model import Report
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from nsysdoctor.gate.baseline import Series
 from nsysdoctor.gate.case import Case, value_of
-from nsysdoctor.gate.compare import Comparison
 from nsysdoctor.gate.limits import Limits, bound_of
-from nsysdoctor.metrics import CAUSES, METRICS
+from nsysdoctor.gate.statistics import Comparison
+from nsysdoctor.report.metrics import CAUSES, METRICS
 from nsysdoctor.units import ns_text
 
 _IDLE_PARTS = tuple(f"idle_{cause}_ns" for cause in CAUSES)
@@ -23,17 +23,17 @@ _NEEDS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Explanation:
     """Why, and the next command; both empty where there is nothing to tell."""
 
     why: str
     next: str
 
 
-def unmeasured(metric: str) -> Told:
+def unmeasured(metric: str) -> Explanation:
     """Returns why a metric has no value, and what to do so that it has one."""
     hint = _NEEDS.get(metric, "record with: nsys profile --trace=cuda,nvtx,osrt ...")
-    return Told("not measured in every run", hint)
+    return Explanation("not measured in every run", hint)
 
 
 def next_command(rule: str, case: Case) -> str:
@@ -42,22 +42,23 @@ def next_command(rule: str, case: Case) -> str:
     return report if rule == "gpu_idle" else f"{report}; nsysdoctor rules explain {rule}"
 
 
-def why_changed(change: Comparison, new: Series, case: Case) -> Told:
+def why_changed(change: Comparison, new: Series, case: Case) -> Explanation:
     """Returns the reason of a changed, unclear or unjudged line and what to run next."""
     runs = f"{case.limits.min_runs} runs a side"
     if change.change == "too_few":
         steps = f"record {case.limits.min_steps} steady steps or more, or give {runs}"
-        return Told(change.reason, steps)
+        return Explanation(change.reason, steps)
     if change.change == "unclear":
-        return Told(_unclear(change, case, len(new.runs)), f"give {runs} or more to settle it")
+        reason = _unclear(change, case, len(new.runs))
+        return Explanation(reason, f"give {runs} or more to settle it")
     if change.change != "worse":
-        return Told("", "")
+        return Explanation("", "")
     kind = METRICS[new.metric]
     parts = part_changes(case, new.trace, new.device) if kind.name in _EXPLAINED else []
     grown = [name for name, growth in parts if growth > 0]
     rule = METRICS[grown[0]].rule if grown else kind.rule
     texts = (_story(parts, case, new), _evidence(change))
-    return Told("; ".join(text for text in texts if text), next_command(rule, case))
+    return Explanation("; ".join(text for text in texts if text), next_command(rule, case))
 
 
 def _unclear(change: Comparison, case: Case, runs: int) -> str:

@@ -9,7 +9,7 @@ from nsysdoctor.gate.baseline import Baseline
 from nsysdoctor.gate.known import KnownFinding, Pair, findings_of_runs, match_findings
 from nsysdoctor.gate.limits import Limits, Waiver, check_rules, matches
 from nsysdoctor.gate.verdict import FindingLine, FindingState
-from nsysdoctor.report import Report
+from nsysdoctor.report.model import Report
 
 _ORDER: tuple[FindingState, ...] = ("new", "worse", "waived", "known", "fixed")
 

@@ -10,10 +10,10 @@ from nsysdoctor.errors import EmptyTraceError, NsysDoctorError, UsageError
 from nsysdoctor.gate.baseline import Baseline, Series
 from nsysdoctor.gate.case import Case, make_case, middle, value_of
 from nsysdoctor.gate.comparable import mismatches_of
-from nsysdoctor.gate.compare import Change, Comparison, compare
-from nsysdoctor.gate.explain import Told, next_command, unmeasured, why_changed
+from nsysdoctor.gate.explain import Explanation, next_command, unmeasured, why_changed
 from nsysdoctor.gate.findings import judge_findings, obsolete_texts
 from nsysdoctor.gate.limits import Bound, Limits, bound_of, check_limits
+from nsysdoctor.gate.statistics import Change, Comparison, compare
 from nsysdoctor.gate.verdict import (
     Answer,
     FindingLine,
@@ -23,8 +23,8 @@ from nsysdoctor.gate.verdict import (
     Relation,
     Verdict,
 )
-from nsysdoctor.metrics import METRIC_ORDER, METRICS
-from nsysdoctor.report import Report
+from nsysdoctor.report.metrics import METRIC_ORDER, METRICS
+from nsysdoctor.report.model import Report
 
 _STATE_ORDER: tuple[LineState, ...] = (
     "failed",
@@ -164,7 +164,7 @@ def _line(
     *,
     relation: Relation,
     expected: float | None,
-    told: Told,
+    told: Explanation,
     old: Series | None = None,
     change: Comparison | None = None,
 ) -> Line:
@@ -222,7 +222,7 @@ def _limit_line(case: Case, series: Series, bound: Bound, relation: Relation, li
     found = middle(series)
     held = found >= limit if relation == ">=" else found <= limit
     runs = f"median of {len(series.runs)} runs" if len(series.runs) > 1 else ""
-    told = Told("", "") if held else Told(runs, next_command(bound.kind.rule, case))
+    told = Explanation("", "") if held else Explanation(runs, next_command(bound.kind.rule, case))
     state: LineState = "passed" if held else "failed"
     return _line(state, series, bound, case, relation=relation, expected=limit, told=told)
 
@@ -268,7 +268,7 @@ def _absent_lines(case: Case) -> list[Line]:
         for bound in dict.fromkeys(bounds):
             watched = bound.level == "error" and bound.kind.better != "neither"
             if watched and not _absolute(bound):
-                told = Told("not measured in the baseline", unmeasured(metric).next)
+                told = Explanation("not measured in the baseline", unmeasured(metric).next)
                 empty = Series(0, None, metric, bound.kind.unit, [])
                 lines.append(_unjudged(case, empty, bound, told))
     return lines
@@ -276,12 +276,12 @@ def _absent_lines(case: Case) -> list[Line]:
 
 def _lost_line(case: Case, old: Series, bound: Bound) -> Line:
     told = unmeasured(old.metric)
-    told = Told(f"measured in the baseline, {told.why}", told.next)
+    told = Explanation(f"measured in the baseline, {told.why}", told.next)
     return _unjudged(case, Series(*old.key, old.unit, []), bound, told, old)
 
 
 def _unjudged(
-    case: Case, series: Series, bound: Bound, told: Told, old: Series | None = None
+    case: Case, series: Series, bound: Bound, told: Explanation, old: Series | None = None
 ) -> Line:
     relation = _relation(bound)
     return _line(

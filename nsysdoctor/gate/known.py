@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from nsysdoctor.gate.fold import folded_name, stable_name
-from nsysdoctor.report import LEVELS, Finding, Level, Report
+from nsysdoctor.report.model import LEVELS, Finding, Level, Report
 
 _WORSE_RATIO = 0.01
 _WORSE_SHARE = 0.10

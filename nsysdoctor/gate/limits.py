@@ -10,7 +10,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.metrics import METRICS, Level, MetricKind
+from nsysdoctor.report.metrics import METRICS, Level, MetricKind
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from nsysdoctor.metrics import Unit
-from nsysdoctor.report import Level as FindingLevel
+from nsysdoctor.report.metrics import Unit
+from nsysdoctor.report.model import Level as FindingLevel
 
 FORMAT = "nsysdoctor-verdict"
 FORMAT_VERSION = 1

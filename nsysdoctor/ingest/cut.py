@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from nsysdoctor.export_codes import FAR_NS, PROCESS_MASK
+from nsysdoctor.ingest.export_codes import FAR_NS, PROCESS_MASK
 from nsysdoctor.ingest.schema import Source
 
 LONGEST_NS = 100 * 86_400 * 10**9
@@ -41,6 +41,9 @@ OPERATIONS = ("kernel", "memcpy", "memset", "graph")
 _ON_DEVICE = (*OPERATIONS, "api")
 _ON_HOST = ("nvtx", "osrt", "overhead", "cuda_overhead", "sync")
 _LINKED = (*OPERATIONS, "api", "sync", "event")
+
+_SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
+"""The time around a window that counts as well: a tenth of it, within these bounds."""
 
 _DOMAIN, _MARK = 75, 34
 """Rows of NVTX_EVENTS that name a domain, whenever it was made, and instants, which have no end."""
@@ -56,6 +59,12 @@ _DETAILS = frozenset(
 _OUTLINED = frozenset(
     {*OPERATIONS, "api", "nvtx", "gpu", "old_gpu", "cuda_device", "context", "stream"}
 )
+
+
+def widened(low_ns: int, high_ns: int) -> tuple[int, int]:
+    """Returns a window with the time around it in which what happens in it may have its causes."""
+    around = min(max((high_ns - low_ns) // _SHARE, _LEAST_NS), _MOST_NS)
+    return low_ns - around, high_ns + around
 
 
 class Capture(NamedTuple):

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.ingest.cut import (
     LARGE_BYTES,
     Cut,
@@ -18,6 +17,7 @@ from nsysdoctor.ingest.cut import (
     sound,
     spelled,
 )
+from nsysdoctor.ingest.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.ingest.reader import Export
 from nsysdoctor.ingest.schema import Source
 
@@ -53,7 +53,7 @@ class Lookup:
         else:
             self.clean, self.rows = not found.dropped, _rows(found.frame)
 
-    def ask(self, asked: str, where: str = "1", per: str = "") -> list[tuple[object, ...]]:
+    def answer(self, asked: str, where: str = "1", per: str = "") -> list[tuple[object, ...]]:
         """Returns what is asked of the rows whose times can be, under a condition; of all of
         them, or of those that are alike in something."""
         if self._table is None:
@@ -70,19 +70,19 @@ class Lookup:
 
     def least(self, asked: str, where: str) -> list[int]:
         """Returns the one number that is asked of the rows under a condition; none without any."""
-        return [int(str(row[0])) for row in self.ask(asked, where) if row[0] is not None]
+        return [int(str(row[0])) for row in self.answer(asked, where) if row[0] is not None]
 
     def picked(self, pick: str, where: str, per: str) -> Pairs:
         """Returns process and correlation id of the row that a maximum or minimum picks among
         those that are alike in a column."""
         process, number = map(self._column, ("global_pid", "correlation"))
-        rows = self.ask(f"{process}, {number}, {pick}", where, self._column(per))
+        rows = self.answer(f"{process}, {number}, {pick}", where, self._column(per))
         return sorted((int(str(row[0])), int(str(row[1]))) for row in rows if _whole(row))
 
     def distinct(self, *names: str, where: str = "1", **told: str) -> Pairs:
         """Returns the combinations of columns, and of whether conditions hold, sorted."""
         asked = [*map(self._column, names), *told.values()]
-        rows = self.ask("DISTINCT " + ", ".join(asked), where)
+        rows = self.answer("DISTINCT " + ", ".join(asked), where)
         return sorted(tuple(map(int, map(str, row))) for row in rows if _whole(row))
 
     def large(self) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError, UnreadableTraceError
-from nsysdoctor.export_codes import FAR_NS
 from nsysdoctor.ingest.columns import (
     Extent,
     guarded_plan,
@@ -23,6 +22,7 @@ from nsysdoctor.ingest.columns import (
 )
 from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.cut import LONGEST_NS, Cut, sound
+from nsysdoctor.ingest.export_codes import FAR_NS
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS, Source
 from nsysdoctor.ingest.scratch import Scratch
@@ -212,7 +212,7 @@ def _connected(uri: str) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turns a database error into one that a user can act on."""
+    """EngineTurns a database error into one that a user can act on."""
     from adbc_driver_manager import Error as AdbcError
 
     try:

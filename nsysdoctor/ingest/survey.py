@@ -12,11 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.ingest.cut import OPERATIONS, Capture, Cut, Stretch, View
+from nsysdoctor.ingest.cut import OPERATIONS, Capture, Cut, Stretch, View, widened
 from nsysdoctor.ingest.lookup import COPIES, KERNELS, PLACE, Lookup, Pairs, Values
 from nsysdoctor.ingest.reader import Export
 from nsysdoctor.ingest.schema import SOURCES, Source
-from nsysdoctor.window import widened
 
 _SURE_NS = 1_000_000_000
 """Only a longer operation can reach over the next one of its stream by a second."""
@@ -95,7 +94,7 @@ def surroundings(export: Export, view: View) -> View:
 
 def _bounds(tables: Iterable[Lookup]) -> tuple[int, int]:
     """From when to when operations ran."""
-    asked = [row for table in tables for row in table.ask('min(start), max("end")')]
+    asked = [row for table in tables for row in table.answer('min(start), max("end")')]
     known = [(int(str(low)), int(str(high))) for low, high in asked if low is not None]
     return min((low for low, _ in known), default=0), max((high for _, high in known), default=0)
 
@@ -118,7 +117,7 @@ def _following(tables: Iterable[Lookup], places: Pairs, high_ns: int) -> list[Va
     first: dict[int, int] = {}
     for table in tables if keys else ():
         parts = [f"min(start) FILTER (WHERE {table.alike(key)})" for key in keys]
-        for row in table.ask(", ".join(parts), f"start >= {high_ns}"):
+        for row in table.answer(", ".join(parts), f"start >= {high_ns}"):
             for place, start in enumerate(row):
                 if isinstance(start, int):
                     first[place] = min(first.get(place, start), start)
@@ -228,7 +227,7 @@ def _with_host(cut: Cut, api: Lookup, running: pd.DataFrame) -> Cut:
     in the window."""
     ids = running[["global_pid", "correlation"]].itertuples(index=False, name=None)
     told = replace(cut, lone=_outside(cut, ids))
-    for low, high in api.ask("min(start), max(start)", api.linked(told)):
+    for low, high in api.answer("min(start), max(start)", api.linked(told)):
         if isinstance(low, int) and isinstance(high, int):
             return replace(
                 cut, host_low_ns=min(low, cut.low_ns), host_high_ns=max(high, cut.high_ns)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from nsysdoctor import units
 from nsysdoctor.render import words
-from nsysdoctor.report import DeviceBudget, Report
+from nsysdoctor.report.model import DeviceBudget, Report
 from nsysdoctor.timeline.payload import PAINTS, Payload
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from nsysdoctor.render.chart import Chart
+    from nsysdoctor.render.charts.parts import Chart
 
 ASSETS = Path(__file__).parent / "assets"
 MODULES = (
@@ -250,7 +250,7 @@ def render_html(report: Report, payloads: Sequence[Payload]) -> str:
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    from nsysdoctor.render.charts import charts
+    from nsysdoctor.render.charts.dashboard import charts
 
     script, plotly, made = bundle(), get_plotlyjs(), charts(report, payloads)
     page = _environment(report).get_template("page.html")

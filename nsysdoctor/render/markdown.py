@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from nsysdoctor.render import words
-from nsysdoctor.report import DeviceBudget, Finding, Report
+from nsysdoctor.report.model import DeviceBudget, Finding, Report
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nsysdoctor.render import words
-from nsysdoctor.report import DeviceBudget, Finding, KernelRow, Report
+from nsysdoctor.report.model import DeviceBudget, Finding, KernelRow, Report
 from nsysdoctor.units import count_text, ns_text, quantity_text, rate_text, ratio_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from nsysdoctor.report import DeviceBudget, Evidence, Finding, IdleCause, Outcome, Report
+from nsysdoctor.report.model import DeviceBudget, Evidence, Finding, IdleCause, Outcome, Report
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
 BUCKETS = ("compute", "communication", "copy", "idle")

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysdoctor.bound import BOUNDS
-from nsysdoctor.kernels import Kernels
+from nsysdoctor.roofline.bound import BOUNDS
+from nsysdoctor.tables.kernels.kernel_columns import Kernels
 from nsysdoctor.timeline.payload import CopyPoint, Figures, Roof, RoofPoint, StepMark
 from nsysdoctor.timeline.rows import Tables, ints, optional
-from nsysdoctor.window import holds
+from nsysdoctor.trace.window import holds
 
 MOST_STEPS = 5000
 MOST_COPIES = 1500
@@ -137,7 +137,7 @@ def _data_types(kernels: Kernels | None) -> list[str]:
 
 def _roofs(tables: Tables) -> list[Roof]:
     """The roofs of each device: its bandwidth, and its best rate for each data type."""
-    from nsysdoctor.peaks import device_peaks
+    from nsysdoctor.roofline.peaks import device_peaks
 
     devices = optional(tables, "devices")
     roofs: list[Roof] = []

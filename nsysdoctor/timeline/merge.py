@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from nsysdoctor.intervals import EMPTY, Ints, Spans, spans, union
+from nsysdoctor.arrays.intervals import EMPTY, Ints, Spans, spans, union
 
 Mask = npt.NDArray[np.bool_]
 

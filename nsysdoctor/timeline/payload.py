@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from nsysdoctor.intervals import Ints
+from nsysdoctor.arrays.intervals import Ints
 
 TrackKind = Literal["device", "stream", "calls", "waits", "ranges"]
 Coding = Literal["plain", "rising", "near"]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.intervals import Ints
-from nsysdoctor.tables.states import CAUSES
+from nsysdoctor.tables.host.call_kinds import ALLOCATIONS, SUBMITS, SYNCS, Verb
+from nsysdoctor.tables.host.thread_states import CAUSES
 from nsysdoctor.timeline.merge import Items, items
 from nsysdoctor.timeline.payload import PAINTS, TrackKind
-from nsysdoctor.verbs import ALLOCATIONS, SUBMITS, SYNCS, Verb
 
 Tables = Callable[[str], Any]
 Bounds = tuple[int, int]

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from nsysdoctor.device_profile import DeviceProfile, Spread, Transfer
 from nsysdoctor.errors import UsageError
+from nsysdoctor.roofline.profile import DeviceProfile, Spread, Transfer
 from nsysdoctor.torch.marks import real_torch
 
 REPEATS = 15

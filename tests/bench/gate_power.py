@@ -20,11 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from nsysdoctor.engine import diagnose  # noqa: E402
+from nsysdoctor.diagnosis.diagnose import diagnose  # noqa: E402
 from nsysdoctor.gate.baseline import make_baseline  # noqa: E402
 from nsysdoctor.gate.judge import judge  # noqa: E402
 from nsysdoctor.gate.limits import Limits  # noqa: E402
-from nsysdoctor.report import Report  # noqa: E402
+from nsysdoctor.report.model import Report  # noqa: E402
 from sample_traces import PROGRAMS, write  # noqa: E402
 from sample_traces.engine import Routine  # noqa: E402
 from sample_traces.hardware import A100_80GB  # noqa: E402

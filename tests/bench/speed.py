@@ -55,9 +55,9 @@ def better_of(*arguments: str) -> Cost:
 
 def stages(path: Path) -> Counter[str]:
     """Returns the CPU seconds that each table takes by itself, and the rest of a report."""
-    from nsysdoctor.engine import Options, diagnose_trace
-    from nsysdoctor.rule import load_rules
-    from nsysdoctor.trace import Trace, open_trace
+    from nsysdoctor.diagnosis.diagnose import Options, diagnose_trace
+    from nsysdoctor.rulebook.rule import load_rules
+    from nsysdoctor.trace.trace import Trace, open_trace
 
     spent: Counter[str] = Counter()
     inner = [0.0]

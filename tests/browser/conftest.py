@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nsysdoctor.render.html import render_html
-from nsysdoctor.report import Report
-from nsysdoctor.timeline import timeline_payload
+from nsysdoctor.report.model import Report
+from nsysdoctor.timeline.timeline import timeline_payload
 from tests.make_tables import make_frames, report_of, table_source
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Opened:
     console: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def ask(self, expression: str) -> Any:
+    def evaluate(self, expression: str) -> Any:
         """Returns what an expression gives in the page."""
         return self.page.evaluate(expression)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysdoctor.render.html import render_html
-from nsysdoctor.timeline import timeline_payload
+from nsysdoctor.timeline.timeline import timeline_payload
 from tests.browser.conftest import Dashboard, Open, Opened
 from tests.make_report import EDGES, NASTY
 from tests.make_tables import KERNELS, make_frames, table_source

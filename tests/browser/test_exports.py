@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.engine import diagnose_trace
+from nsysdoctor.diagnosis.diagnose import diagnose_trace
 from nsysdoctor.render.html import render_html
-from nsysdoctor.report import Report
-from nsysdoctor.timeline import timeline_payload
-from nsysdoctor.trace import open_trace
+from nsysdoctor.report.model import Report
+from nsysdoctor.timeline.timeline import timeline_payload
+from nsysdoctor.trace.trace import open_trace
 from tests.browser.conftest import Open
 from tests.browser.test_dashboard import drawn
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nsysdoctor.annotation import MODULE, OPERATOR, read_text
-from nsysdoctor.engine import diagnose
+from nsysdoctor.diagnosis.diagnose import diagnose
+from nsysdoctor.roofline.operator_text import MODULE, OPERATOR, read_text
 from nsysdoctor.torch import shapes, step
-from nsysdoctor.trace import open_trace
+from nsysdoctor.trace.trace import open_trace
 from sample_traces import write
 from sample_traces.hardware import A100_80GB
 from sample_traces.recording import Recording
@@ -42,7 +42,7 @@ def test_stories_run(story: Story, cured: bool) -> None:
 
 
 def test_rules_of_the_stories_exist() -> None:
-    from nsysdoctor.rule import load_rules
+    from nsysdoctor.rulebook.rule import load_rules
 
     known = {rule.name for rule in load_rules()}
     assert {rule for story in STORIES for rule in story.rules} <= known

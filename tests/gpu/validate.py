@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysdoctor.engine import diagnose
+from nsysdoctor.diagnosis.diagnose import diagnose
 from nsysdoctor.errors import NsysDoctorError
-from nsysdoctor.report import Finding, Report
+from nsysdoctor.report.model import Finding, Report
 from nsysdoctor.torch import step
 from sample_traces.hardware import Card
 from tests.gpu.convert import card_of, export_of

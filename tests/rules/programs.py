@@ -6,9 +6,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from nsysdoctor.engine import Options, diagnose
-from nsysdoctor.report import Finding, Report
-from nsysdoctor.rule import Rule, built_in_folder, load_rule
+from nsysdoctor.diagnosis.diagnose import Options, diagnose
+from nsysdoctor.report.model import Finding, Report
+from nsysdoctor.rulebook.rule import Rule, built_in_folder, load_rule
 from sample_traces import Recording, record, steady_saving_ns, write
 
 LAYOUT = "2025"

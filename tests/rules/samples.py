@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from nsysdoctor.report import Finding, Report
+from nsysdoctor.report.model import Finding, Report
 from tests.accuracy import Row, judged, reported
 
 

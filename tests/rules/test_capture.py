@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsysdoctor.report import Finding
+from nsysdoctor.report.model import Finding
 from tests.rules.samples import ended, report_of, row_of, to_act
 
 RULES = ("incomplete_capture", "graph_kernels_hidden", "profiler_overhead")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.casefile import Case, load_cases, run_case
-from nsysdoctor.rule import Rule, built_in_folder, load_rule
+from nsysdoctor.cases.rule_cases import Case, load_cases, run_case
+from nsysdoctor.rulebook.rule import Rule, built_in_folder, load_rule
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in built_in_folder().glob("*.yaml"))

@@ -1,0 +1,197 @@
+"""Many traces in one call: map over them, reduce over small summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysdoctor.diagnosis.diagnose import Options, Progress, conclude, diagnose_trace, summarise
+from nsysdoctor.report.model import Note, Outcome, Report
+from nsysdoctor.rulebook.findings import rank_key
+from nsysdoctor.rulebook.rule import Rule, load_rules, select_rules
+from nsysdoctor.tables.ranks.alignment import RankSummary, bring_together
+from nsysdoctor.trace.trace import open_trace
+from nsysdoctor.trace.window import Request
+
+if TYPE_CHECKING:
+    from nsysdoctor.timeline import Payload
+
+
+DRAWN = (
+    "names", "ops", "api", "api_names", "threads", "processes", "waits", "ranges", "range_names",
+    "range_depth", "steps", "devices", "device_pieces", "gaps", "gap_causes", "copies", "kernels",
+    "configurations", "launches", "lanes", "phases",
+)  # fmt: skip
+"""The tables that a dashboard's timeline reads; kept until it is packed."""
+
+Seen = Callable[[Path, str, float], None]
+"""Hears of a trace, what is done with it, and which share of the work on it is behind."""
+
+DONE = "done"
+_DRAWN_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What to analyse, told so that it can travel to another process or machine."""
+
+    request: Request = field(default_factory=Request)
+    folders: tuple[Path, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    params: Mapping[str, Mapping[str, int | float]] = field(default_factory=dict)
+    timed: bool = False
+    payloads: bool = False
+    """Whether workers also prepare what a dashboard draws."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What comes back for one trace: its report, its summary, and what a dashboard draws."""
+
+    report: Report
+    summary: RankSummary
+    payload: Payload | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The report on a whole job, and what a dashboard draws of each trace."""
+
+    report: Report
+    payloads: list[Payload]
+
+
+def diagnose_job(
+    paths: Sequence[Path],
+    options: JobOptions | None = None,
+    executor: Executor | None = None,
+    seen: Seen = lambda _path, _stage, _share: None,
+) -> Answer:
+    """Returns the answer on the traces, in their order.
+
+    `executor` is any concurrent.futures executor (process pool, dask's client.get_executor());
+    without one the traces are read one after the other. The answer is the same. `seen` hears of
+    each trace that is done, and of its stages where it is read here. Raises what the first
+    unreadable trace raises.
+    """
+    options = options or JobOptions()
+    results = []
+    if executor is None:
+        for index, path in enumerate(paths):
+            results.append(work(path, index, options, partial(seen, path)))
+            seen(path, DONE, 1.0)
+    else:
+        waiting = [executor.submit(work, p, i, options) for i, p in enumerate(paths)]
+        for path, future in zip(paths, waiting, strict=True):
+            results.append(future.result())
+            seen(path, DONE, 1.0)
+    return _reduced(results, options)
+
+
+def work(
+    path: Path,
+    index: int,
+    options: JobOptions,
+    progress: Progress = lambda _stage, _share: None,
+) -> Result:
+    """Returns one trace's result; runs where the file is, sends back no table of events."""
+    trace = open_trace(path, options.request)
+    later = DRAWN if options.payloads else ()
+    report = diagnose_trace(trace, _options(options), index, later, progress)
+    payload = None
+    if options.payloads:
+        from nsysdoctor.timeline.timeline import timeline_payload
+
+        progress("drawing", _DRAWN_SHARE)
+        payload = timeline_payload(trace.table, report, trace=index)
+    return Result(report, summarise(trace), payload)
+
+
+def chosen_rules(options: JobOptions) -> list[Rule]:
+    """Returns the rules that the options choose; raises RuleError for unknown names."""
+    return select_rules(known_rules(options.folders), options.select, options.ignore)
+
+
+def _options(options: JobOptions) -> Options:
+    return Options(options.request, chosen_rules(options), options.params, options.timed)
+
+
+@cache
+def known_rules(folders: tuple[Path, ...]) -> list[Rule]:
+    """Returns the built-in rules and those of the folders, loaded once in a process."""
+    return load_rules(folders)
+
+
+def _reduced(results: Sequence[Result], options: JobOptions) -> Answer:
+    summaries = [_labelled(r.summary, i, len(results)) for i, r in enumerate(results)]
+    merged = _merged([r.report for r in results], summaries)
+    report = conclude(merged, summaries, _options(options))
+    return Answer(report, [r.payload for r in results if r.payload is not None])
+
+
+def _labelled(summary: RankSummary, index: int, count: int) -> RankSummary:
+    if summary.label or count == 1:
+        return summary
+    return summary._replace(label=f"trace {index + 1}, ")
+
+
+def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Report:
+    """Returns one report on all traces; the window and steps are the longest window's."""
+    if len(reports) == 1:
+        return reports[0]
+    longest = max(reports, key=lambda r: r.window.span_ns)
+    combined = max(r.combined_saving_ns for r in reports)
+    return replace(
+        longest,
+        traces=[t for r in reports for t in r.traces],
+        devices=[d for r in reports for d in r.devices],
+        idle_causes=[c for r in reports for c in r.idle_causes],
+        findings=sorted((f for r in reports for f in r.findings), key=rank_key),
+        combined_saving_ns=combined,
+        combined_saving_ratio=combined / max(longest.window.span_ns, 1),
+        outcomes=_outcomes(reports),
+        phases=[p for r in reports for p in r.phases],
+        metrics=[m for r in reports for m in r.metrics],
+        kernels=[k for r in reports for k in r.kernels],
+        notes=[*(n for r in reports for n in r.notes), *_job_notes(reports, summaries)],
+    )
+
+
+_WORST = {"failed": 0, "found": 1, "passed": 2, "skipped": 3}
+
+
+def _outcomes(reports: Sequence[Report]) -> list[Outcome]:
+    """One outcome per rule: the most telling of all traces."""
+    by_rule: dict[str, list[Outcome]] = {}
+    for outcome in (o for r in reports for o in r.outcomes):
+        by_rule.setdefault(outcome.rule, []).append(outcome)
+    found = []
+    for rule in sorted(by_rule):
+        first = min(by_rule[rule], key=lambda o: _WORST[o.state])
+        found.append(replace(first, seconds=round(sum(o.seconds for o in by_rule[rule]), 4)))
+    return found
+
+
+def _job_notes(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> list[Note]:
+    notes = []
+    seen: dict[int, int] = {}
+    for index, report in enumerate(reports):
+        info = report.traces[0]
+        if info.rank is None:
+            continue
+        if info.rank in seen:
+            twin = seen[info.rank] + 1
+            notes.append(Note(index, f"traces {twin} and {index + 1} both say rank {info.rank}"))
+        seen.setdefault(info.rank, index)
+    residual_ns = bring_together(summaries).residual_ns
+    if residual_ns is not None:
+        from nsysdoctor.units import ns_text
+
+        text = f"clocks aligned on the ends of collectives; {ns_text(residual_ns)} remain"
+        notes.append(Note(0, text))
+    return notes

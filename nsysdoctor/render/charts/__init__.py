@@ -1,0 +1,4 @@
+"""The dashboard's charts as Plotly figures.
+
+Colours are names of the page's CSS variables.
+"""

@@ -1,0 +1,84 @@
+"""What takes turns on a device: copies of one direction, kernels that fill it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsysdoctor.arrays.codes import Numbers
+from nsysdoctor.arrays.intervals import Ints
+from nsysdoctor.arrays.order import narrowed, packed
+from nsysdoctor.tables.activity.gpu_rows import COPY, KERNEL
+from nsysdoctor.tables.activity.ops import COMMUNICATION
+from nsysdoctor.trace.recipe import table
+
+_SM_COUNT = 100
+"""Blocks that fill a device whose number of multiprocessors the export does not tell."""
+
+
+class EngineTurns(NamedTuple):
+    """Per operation the one before it on the same resource, -1 for none.
+
+    `engine`: the previous copy of its direction on the device. `device`: for a kernel that fills
+    its device the previous such kernel, where that one belongs to another stream and had ended.
+    """
+
+    engine: Numbers
+    device: Numbers
+
+
+@table
+def engine_turns(
+    ops: pd.DataFrame,
+    op_names: pd.DataFrame,
+    op_category: pd.Series[str],
+    devices: pd.DataFrame,
+    kernel_rows: pd.DataFrame | None = None,
+) -> EngineTurns:
+    """Returns what each operation has to wait for because a resource serves one at a time.
+
+    A copy engine serves one copy of its direction. A kernel with at least one block for every
+    multiprocessor leaves no room that another such kernel would gain from.
+    """
+    copy = np.flatnonzero(ops["kind"].to_numpy() == COPY)
+    direction = op_names["key"].to_numpy()[ops["name"].to_numpy()[copy]] >> 16
+    engine = packed(direction, ops["device"].to_numpy()[copy])
+    full = _filling(ops, devices, kernel_rows)
+    full = full[(op_category != COMMUNICATION).to_numpy()[full]]
+    device = previous(ops["device"].to_numpy()[full], full, len(ops))
+    lane, start, end = (ops[c].to_numpy() for c in ("lane", "start_ns", "end_ns"))
+    after = np.flatnonzero(device >= 0)
+    before = device[after]
+    device[after[(lane[before] == lane[after]) | (end[before] > start[after])]] = -1
+    return EngineTurns(previous(engine, copy, len(ops)), device)
+
+
+def _filling(ops: pd.DataFrame, devices: pd.DataFrame, kernel_rows: pd.DataFrame | None) -> Ints:
+    """The kernels that have a block for every multiprocessor of their device."""
+    kernel = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
+    if kernel_rows is None:
+        return kernel[:0]
+    row = ops["row"].to_numpy()[kernel]
+    blocks = np.ones(len(kernel), dtype=np.int64)
+    for side in ("grid_x", "grid_y", "grid_z"):
+        blocks *= np.maximum(kernel_rows[side].to_numpy()[row], 1)
+    count = devices["sm_count"].to_numpy()
+    place = np.searchsorted(devices["device"].to_numpy(), ops["device"].to_numpy()[kernel])
+    enough = blocks >= np.where(count > 0, count, _SM_COUNT)[place]
+    return np.asarray(kernel[enough])
+
+
+def previous(group: np.ndarray, rows: Ints | None = None, size: int | None = None) -> Numbers:
+    """Returns for each of `size` rows the previous one of its group, -1 for the first of a group.
+
+    `group` has a code for each of `rows`, which are in order; the others are in no group.
+    """
+    found = np.full(len(group) if size is None else size, -1, dtype=np.int32)
+    order = np.argsort(narrowed(group), kind="stable")
+    same = group[order][1:] == group[order][:-1]
+    if rows is not None:
+        order = rows[order]
+    found[order[1:][same]] = order[:-1][same]
+    return found
