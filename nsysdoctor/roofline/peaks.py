@@ -100,6 +100,6 @@ def _rates(major: int, minor: int) -> Mapping[str, Any]:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    text = files("nsysdoctor").joinpath("peaks.yaml").read_text(encoding="utf-8")
+    text = files("nsysdoctor.roofline").joinpath("peaks.yaml").read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return cast("Mapping[str, Mapping[str, Any]]", yaml.load(text, Loader=loader))

@@ -173,7 +173,7 @@ def load_taxonomy(path: Path | None = None) -> Taxonomy:
 
 @cache
 def _shipped() -> Taxonomy:
-    text = files("nsysdoctor.tables").joinpath("taxonomy.yaml").read_text(encoding="utf-8")
+    text = files("nsysdoctor.roofline").joinpath("taxonomy.yaml").read_text(encoding="utf-8")
     return _parse(text, "taxonomy.yaml", Taxonomy((), {}))
 
 

@@ -87,7 +87,7 @@ def _line_case(line: Line) -> TestCase:
 
 
 def _finding_case(line: FindingLine) -> TestCase:
-    case = _case(line.subject or line.rule, f"nsysdoctor.rulebook.findings.{line.rule}")
+    case = _case(line.subject or line.rule, f"nsysdoctor.findings.{line.rule}")
     text = f"{line.state} finding {words.finding_text(line)}"
     if line.failed:
         _problem(case, "failure", text, line.message)
