@@ -40,6 +40,12 @@ POINTWISE: Mapping[str, tuple[str, int]] = {
     "mul": (_BINARY.replace("{f}", "MulFunctor"), 3),
     "div": (_BINARY.replace("{f}", "DivFunctor"), 3),
     "scale": (_UNARY.replace("{f}", "MulFunctor"), 2),
+    "copy": (
+        "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 3)]"
+        "::operator ()() const::[lambda() (instance 12)]::operator ()() const::[lambda({t})"
+        " (instance 1)]",
+        2,
+    ),
     "fill": ("at::native::FillFunctor<{t}>", 1),
     "gelu": (f"at::native::GeluCUDAKernelImpl{_ITERATOR}, at::native::GeluType){_BODY}", 2),
     "sigmoid": (f"at::native::sigmoid_kernel_cuda{_ITERATOR}){_BODY}", 2),

@@ -19,6 +19,9 @@ BOUNDS = ("unknown", "memory", "compute", "latency")
 BASES = ("", "measured", "geometry", "inferred")
 MEMORY_BOUND_RATIO = 0.6
 """Above this share of peak bandwidth a kernel is on the memory roof."""
+FAR_RATIO = 0.1
+"""Below this share of peak bandwidth, known traffic shows that something else holds a kernel up,
+whatever its family usually waits for."""
 SHORT_NS = 5_000
 """Below this a kernel spends its time on launch, ramp-up and drain."""
 
@@ -52,7 +55,8 @@ class Roofline:
 
     A kernel is on the memory roof above 60 % of peak bandwidth, on the compute roof above 60 %
     of peak operations/s. Below both it is latency bound if it has fewer blocks than the device
-    has SMs or takes less than 5 µs; else its arithmetic intensity decides, else its category.
+    has SMs or takes less than 5 µs. Of a kernel that is known to move less than 10 % of what
+    memory delivers nothing is said; else its arithmetic intensity decides, else its category.
     """
 
     def __init__(self, configurations: pd.DataFrame) -> None:
@@ -85,10 +89,13 @@ class Roofline:
         for latency, "inferred" where only the category did, "" for unknown.
         """
         seconds = np.where(duration_ns > 0, duration_ns, np.nan) / 1e9
+        reached = moved / seconds / self._bytes_per_s[of]
+        far = (reached < FAR_RATIO) & (self._usual[of] == _MEMORY)
         cases: list[tuple[npt.NDArray[np.bool_], int, int | Codes]] = [
             (self._silent[of], _UNKNOWN, _NOTHING),
-            (moved / seconds / self._bytes_per_s[of] > MEMORY_BOUND_RATIO, _MEMORY, basis),
+            (reached > MEMORY_BOUND_RATIO, _MEMORY, basis),
             (self._few_blocks[of] | (duration_ns < SHORT_NS), _LATENCY, _MEASURED),
+            (far, _UNKNOWN, _NOTHING),
         ]
         if flops is not None:
             compute, intensity = self._arithmetic(of, seconds, moved, flops)

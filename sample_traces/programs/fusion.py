@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sample_traces import kernels
 from sample_traces.engine import Routine
@@ -184,6 +185,21 @@ def rare_layout_transform(_: bool) -> Program:
     return _convolutions(8_000_000, channels_last=False, convolution_ns=3_600_000)
 
 
+def layout_copies(cured: bool) -> Program:
+    """Queries, keys and values made contiguous before attention, and its output behind it."""
+    copy = [kernels.strided(CARD, "copy", ROWS * WIDTH * 2, BF16)]
+    attention = [kernels.flash_forward(600_000, 1024)]
+    layer = attention if cured else [*copy * 3, *attention, *copy]
+    return layers([_product(HIDDEN), *layer, _product()], 6)
+
+
+def slow_pointwise(_: bool) -> Program:
+    """Additions in a row, each twenty times slower than memory would allow."""
+    add = kernels.pointwise(CARD, "add", ROWS * WIDTH // 4, BF16)
+    slow = replace(add, duration_ns=20 * add.duration_ns)
+    return layers([_product(), *[slow] * 4], 8)
+
+
 FUSED = "one kernel moves only the chain's outer inputs and outputs"
 
 SAMPLES = (
@@ -308,5 +324,20 @@ SAMPLES = (
         rare_layout_transform,
         quiet=("layout_transform",),
         case="D35",
+    ),
+    Sample(
+        "layout_copies",
+        "Four strided copies around each attention",
+        "layout_copy",
+        layout_copies,
+        cure="attention reads and writes strides; the copies are gone",
+        quiet=("unfused_memory_bound_chain", "fp32_memory_traffic"),
+    ),
+    Sample(
+        "slow_pointwise",
+        "Additions in a row that are far from the memory roof",
+        None,
+        slow_pointwise,
+        quiet=("unfused_memory_bound_chain", "fp32_memory_traffic"),
     ),
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.arrays.codes import distinct
+from nsysdoctor.roofline.bound import BOUNDS
 from nsysdoctor.roofline.taxonomy import CHAINABLE
 from nsysdoctor.tables.kernels.kernel_columns import Column, Kernels
 from nsysdoctor.tables.kernels.kernels import TELLING_NS
@@ -17,8 +18,10 @@ _PASSED_ON = {
     "norm": 0.5, "softmax": 0.5, "dropout": 0.5, "copy_cast": 0.5, "elementwise": 0.4,
     "reduction": 0.0, "memory": 1.0,
 }  # fmt: skip
+_UNKNOWN = BOUNDS.index("unknown")
 _UNKNOWN_SHARE = 0.5
 _SMALL = 0.1
+_COPY = "copy_cast"
 
 
 @table
@@ -29,18 +32,23 @@ def chain_kernels(
 
     A chain is two or more memory-bound kernels, none of them fused already, that follow one
     another on a stream; other work, another stream, CUDA graph, host thread or step, and pauses
-    split it. Kernels of an unfused attention or optimizer belong there and not here.
+    split it. Kernels of an unfused attention or optimizer belong there and not here; copies alone
+    are no chain, since nobody copies a copy. A kernel that is known to move far less than memory
+    delivers is held up by something that fusing does not cure.
     """
     kinds = kernels.configurations
     free = kernels.spread(kinds["category"].isin([*CHAINABLE, "memory"]) & ~kinds["fused"])
+    free &= (kernels["bound"] != _UNKNOWN) | np.isnan(kernels["bytes"])
     for taken in (attentions, updates):
         free[taken["kernel"].to_numpy()] = False
     member = np.append(free, False)[sequence["kernel"].to_numpy()]
     starts = member & (sequence["paused"].to_numpy() | ~np.append(False, member[:-1]))
     chain = np.cumsum(starts, dtype=np.int32)[member] - 1
     kernel = sequence["kernel"].to_numpy()[member]
-    working = kernels.at(kernel).spread(kinds["category"] != "memory")
-    long = np.bincount(chain, working) >= 2
+    mine = kernels.at(kernel)
+    working = mine.spread(kinds["category"] != "memory")
+    computing = mine.spread(~kinds["category"].isin(["memory", _COPY]))
+    long = (np.bincount(chain, working) >= 2) & (np.bincount(chain, computing) >= 1)
     number = np.cumsum(long, dtype=np.int32) - 1
     kept = long[chain]
     return pd.DataFrame({"chain": number[chain[kept]], "kernel": kernel[kept]})
@@ -124,7 +132,7 @@ def chains(
     these = _Chains(mine, chain, np.flatnonzero(np.diff(chain, prepend=-1)))
     length, traffic = mine["duration_ns"], _traffic(these, reached_rates)
     work, moved = these.total(length).astype(np.int64), these.total(traffic.moved)
-    handed_on, reread = _inner(chain, traffic)
+    handed_on, reread = _inner(mine, chain, traffic)
     outer = moved - these.total(handed_on + reread)
     known = these.total(np.where(traffic.known, length, 0)) / np.maximum(work, 1)
     single = mine.spread(mine.configurations["dtype"] == "fp32")
@@ -156,9 +164,12 @@ def chains(
     )
 
 
-def _inner(chain: Column, traffic: _Traffic) -> tuple[Column, Column]:
-    """What each kernel of a chain writes for the next one, and what that reads of it."""
+def _inner(kernels: Kernels, chain: Column, traffic: _Traffic) -> tuple[Column, Column]:
+    """What each kernel of a chain writes for the next one, and what that reads of it: nothing
+    where both only copy, which are copies of different tensors."""
+    copies = kernels.spread(kernels.configurations["category"] == _COPY)
     passed = np.append(chain[1:] == chain[:-1], False)[: len(chain)]
+    passed[:-1] &= ~(copies[1:] & copies[:-1])
     read_next = np.append(traffic.read[1:], 0.0)[: len(chain)]
     reread = np.where(passed, np.minimum(traffic.written, read_next), 0.0)
     return np.where(passed, traffic.written, 0.0), reread
