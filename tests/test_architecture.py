@@ -301,6 +301,13 @@ def test_every_room_says_what_it_is() -> None:
             assert ast.get_docstring(tree(path)), path
 
 
+def test_each_folder_of_tests_has_the_name_of_what_it_tests() -> None:
+    rooms = {path.parent.name for path in MODULES.values()} | {"sample_traces", "rules"}
+    others = {"bench", "browser", "golden", "gpu", "js", "schemas"}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+    assert folders - rooms - others - {"__pycache__"} == set()
+
+
 def test_functions_are_short() -> None:
     sizes = [length(function) for _, function in functions(*CODE)]
     assert [where for where, function in functions(*CODE) if length(function) > 50] == []

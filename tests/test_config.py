@@ -14,6 +14,7 @@ from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.limits import bound_of
 from nsysdoctor.report.metrics import CAUSES, METRICS
 from nsysdoctor.report.model import LEVELS
+from tests import ROOT
 
 GOOD = """
 select = ["pageable_copy"]
@@ -65,7 +66,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_manual_is_read_whole() -> None:
-    manual = (Path(__file__).parents[1] / "docs" / "gate.md").read_text(encoding="utf-8")
+    manual = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
     block = manual.split("```toml\n")[1].split("```")[0]
     config = parse_config(tomllib.loads(block))
     assert config.gate.waivers[0].subject == "DtoH*"
@@ -73,7 +74,7 @@ def test_the_example_of_the_manual_is_read_whole() -> None:
 
 
 def test_the_manual_names_every_metric_and_cause() -> None:
-    manual = (Path(__file__).parents[1] / "docs" / "gate.md").read_text(encoding="utf-8")
+    manual = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+)`", manual))
     named |= {f"idle_{cause}_ns" for cause in CAUSES if cause in named}
     findings = {f"{level}_finding_count" for level in LEVELS}

@@ -13,6 +13,7 @@ import pytest
 from sample_traces import PROGRAMS, record, write
 from sample_traces.__main__ import KEPT, main
 from sample_traces.layouts import LAYOUTS, Layout
+from tests import SAMPLES
 
 WHERE = ["start!", "end!", "deviceId!", "contextId!", "streamId!", "correlationId", "globalPid"]
 GREEN = [*WHERE[:4], "greenContextId", *WHERE[4:]]
@@ -287,7 +288,7 @@ def test_every_program_can_be_written(tmp_path: Path, name: str) -> None:
 
 def test_the_kept_samples_are_what_the_programs_write_now(tmp_path: Path) -> None:
     main(["samples", str(tmp_path)])
-    kept = Path(__file__).parents[1] / "sample_traces"
+    kept = SAMPLES
     assert {path.name for path in kept.glob("*.sqlite")} == {f"{row[0]}.sqlite" for row in KEPT}
     for fresh in tmp_path.iterdir():
         assert fresh.stat().st_size < 300_000

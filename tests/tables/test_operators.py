@@ -24,6 +24,7 @@ from sample_traces import record, write
 from sample_traces.hardware import A100_80GB
 from sample_traces.kernels import BF16, cast_to_bf16, pointwise
 from sample_traces.work import Kernel
+from tests import SAMPLES
 
 Shapes = list[list[int]]
 
@@ -306,7 +307,7 @@ def test_the_kept_sample_is_what_the_program_writes(tmp_path: Path) -> None:
 
     fresh = tmp_path / "run.sqlite"
     write(record("annotated_chain", seed=SEED, jitter_ratio=JITTER_RATIO), fresh)
-    kept = Path(__file__).parent.parent / "sample_traces" / "annotated_chain.sqlite"
+    kept = SAMPLES / "annotated_chain.sqlite"
     assert kept.read_bytes() == fresh.read_bytes()
 
 

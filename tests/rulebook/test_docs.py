@@ -9,10 +9,11 @@ import pytest
 
 from nsysdoctor.rulebook.docs import main, rules_document
 from nsysdoctor.rulebook.rule import load_rules
+from tests import ROOT
 from tests.make_scene import write_text
 from tests.run_cli import run
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = ROOT / "docs"
 GUIDE = (DOCS / "own-rules.md").read_text(encoding="utf-8")
 
 

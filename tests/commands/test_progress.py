@@ -11,8 +11,9 @@ import pytest
 from nsysdoctor.commands.progress import progress
 from nsysdoctor.jobs.job import DONE, JobOptions, diagnose_job
 from nsysdoctor.rulebook.rule import load_rules
+from tests import SAMPLES
 
-TRACES = [Path(__file__).parent.parent / "sample_traces" / f"{name}.sqlite"
+TRACES = [SAMPLES / f"{name}.sqlite"
           for name in ("healthy", "two_gpu")]  # fmt: skip
 
 

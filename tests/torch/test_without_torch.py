@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SAMPLE = Path(__file__).parent.parent / "sample_traces" / "pageable_copy.sqlite"
+from tests import SAMPLES
+
+SAMPLE = SAMPLES / "pageable_copy.sqlite"
 # None in sys.modules makes every import of that name fail, installed or not.
 BLOCKED = "import sys; sys.modules['torch'] = None; "
 

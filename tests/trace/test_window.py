@@ -16,21 +16,22 @@ from nsysdoctor.timeline.timeline import timeline_payload
 from nsysdoctor.trace.trace import Trace, open_trace
 from nsysdoctor.trace.window import Request, parse_window, widened
 from sample_traces import PROGRAMS, record, write
+from tests import SAMPLES
 from tests.make_scene import change, trace_of
 from tests.window_alone import assert_same, bounds, part_of, read, report
 
 MS = 1_000_000
-SAMPLES = sorted((Path(__file__).parents[1] / "sample_traces").glob("*.sqlite"))
+SAMPLE_FILES = sorted(SAMPLES.glob("*.sqlite"))
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
 def sample(name: str) -> Path:
-    return next(path for path in SAMPLES if path.stem == name)
+    return next(path for path in SAMPLE_FILES if path.stem == name)
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from(SAMPLES), st.floats(-0.1, 1), st.floats(0.5, 4))
-@example(next(path for path in SAMPLES if path.stem == "pageable_copy"), 0.5, 1.0)
+@given(st.sampled_from(SAMPLE_FILES), st.floats(-0.1, 1), st.floats(0.5, 4))
+@example(next(path for path in SAMPLE_FILES if path.stem == "pageable_copy"), 0.5, 1.0)
 def test_a_window_gives_the_same_numbers_as_cutting_afterwards(
     path: Path, place: float, size: float
 ) -> None:

@@ -1,21 +1,21 @@
 """Every sample program: its fault first, priced as its cure really saves; healthy ones quiet.
 
-`NSYSDOCTOR_UPDATE=1 pytest tests/test_accuracy.py` rewrites the golden table.
+`NSYSDOCTOR_UPDATE=1 pytest tests/sample_traces/test_accuracy.py` rewrites the golden table.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from statistics import median
 
 import pytest
 
 from sample_traces import PROGRAMS
+from tests import TESTS
 from tests.accuracy import table
 from tests.rules.samples import report_of, row_of
 
-GOLDEN = Path(__file__).parent / "golden" / "accuracy.txt"
+GOLDEN = TESTS / "golden" / "accuracy.txt"
 FAULTY = [name for name, sample in PROGRAMS.items() if sample.rule]
 UNPRICED = {"graph_kernels_hidden", "incomplete_capture", "one_thread", "register_spill"}
 

@@ -12,8 +12,7 @@ from nsysdoctor.jobs.job import DRAWN, JobOptions, diagnose_job
 from nsysdoctor.rulebook.rule import Rule
 from nsysdoctor.trace.trace import Trace, open_trace
 from sample_traces import record, write
-
-SAMPLES = Path(__file__).parent.parent / "sample_traces"
+from tests import SAMPLES
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 
 from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.report.model import Report
+from tests import ROOT
 from tests.gate_runs import ROWS, empty, finding, run, runs
 
-ROOT = Path(__file__).parents[1]
 SLOW = {"kernel_ns": 8_600_000, "idle_ns": 1_400_000}
 
 

@@ -17,9 +17,9 @@ import yaml
 
 from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.report.model import Report
+from tests import ROOT
 from tests.gate_runs import empty, run, runs
 
-ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in ACTION["runs"]["steps"]}
 SLOW = {"kernel_ns": 8_600_000, "idle_ns": 1_400_000}

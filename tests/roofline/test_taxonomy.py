@@ -26,6 +26,7 @@ from nsysdoctor.roofline.taxonomy import (
     load_taxonomy,
     rule_of,
 )
+from tests import ROOT
 
 TAXONOMY = load_taxonomy()
 EXAMPLES = [(rule, text) for rule in TAXONOMY.rules for text in rule.examples]
@@ -449,7 +450,7 @@ def test_a_name_takes_microseconds() -> None:
     assert min(spent) / len(names) < 150e-6
 
 
-DOCS = Path(__file__).parent.parent / "docs" / "kernels.md"
+DOCS = ROOT / "docs" / "kernels.md"
 
 
 def test_the_docs_list_every_category() -> None:

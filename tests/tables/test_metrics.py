@@ -13,11 +13,12 @@ from nsysdoctor.arrays.intervals import Spans, spans
 from nsysdoctor.report.metrics import CAUSES, METRICS
 from nsysdoctor.report.model import Metric
 from nsysdoctor.tables.account.metrics import Scope, _count, _work
-from nsysdoctor.tables.host.calls import thread_states as states
+from nsysdoctor.tables.host.thread_states import CAUSES as THREAD_CAUSES
 from nsysdoctor.trace.trace import Trace, open_trace
 from nsysdoctor.trace.window import parse_window
+from tests import SAMPLES
 
-SAMPLES = sorted((Path(__file__).parents[1] / "sample_traces").glob("*.sqlite"))
+SAMPLE_FILES = sorted(SAMPLES.glob("*.sqlite"))
 pieces = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
 tiles = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 15)), min_size=1, max_size=6)
 
@@ -67,7 +68,7 @@ def of(trace: Trace) -> list[Metric]:
     return found
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda p: p.stem)
 def test_the_parts_of_a_step_sum_to_it(path: Path) -> None:
     values = {(m.device, m.metric): np.array([m.value, *m.steps]) for m in of(open_trace(path))}
     for device in {device for device, _ in values if device is not None}:
@@ -86,7 +87,7 @@ def test_the_parts_of_a_step_sum_to_it(path: Path) -> None:
         assert np.all(get("busy_ratio") >= get("utilization_ratio"))
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda p: p.stem)
 def test_every_metric_is_known_and_has_one_value_a_step(path: Path) -> None:
     trace = open_trace(path)
     steady = int((trace.table("steps")["phase"] == "steady").sum())
@@ -98,7 +99,7 @@ def test_every_metric_is_known_and_has_one_value_a_step(path: Path) -> None:
 
 
 def sample(name: str) -> dict[str, Metric]:
-    path = Path(__file__).parents[1] / "sample_traces" / f"{name}.sqlite"
+    path = SAMPLES / f"{name}.sqlite"
     return {m.metric: m for m in of(open_trace(path)) if m.device in (None, 0)}
 
 
@@ -125,7 +126,7 @@ def test_graph_launches_are_told_from_kernel_launches() -> None:
 
 
 def test_a_window_leaves_out_the_steps_outside() -> None:
-    path = next(p for p in SAMPLES if p.stem == "healthy")
+    path = next(p for p in SAMPLE_FILES if p.stem == "healthy")
     steps = open_trace(path).table("steps")
     low, high = int(steps["start_ns"].iloc[5]), int(steps["end_ns"].iloc[14])
     found = of(open_trace(path, parse_window(f"{low}:{high}")))
@@ -133,4 +134,4 @@ def test_a_window_leaves_out_the_steps_outside() -> None:
 
 
 def test_causes_are_the_same_everywhere() -> None:
-    assert states.CAUSES == CAUSES
+    assert THREAD_CAUSES == CAUSES

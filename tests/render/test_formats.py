@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -29,6 +28,7 @@ from nsysdoctor.render.ci.github import report_github, verdict_github
 from nsysdoctor.render.ci.junit import report_junit, verdict_junit
 from nsysdoctor.render.ci.sarif import report_sarif, uri, verdict_sarif
 from nsysdoctor.render.verdicts.verdict import render_verdict, verdict_markdown
+from tests import TESTS
 from tests.gate_runs import RULES, empty, finding, run, runs
 from tests.make_report import EDGES, NASTY
 
@@ -95,7 +95,7 @@ def sarif_schema() -> dict[str, Any]:
 
 
 SARIF = jsonschema.Draft4Validator(sarif_schema())
-JUNIT = xmlschema.XMLSchema(Path(__file__).parent / "schemas" / "junit.xsd")
+JUNIT = xmlschema.XMLSchema(TESTS / "schemas" / "junit.xsd")
 
 
 def on_terminal(verdict: Verdict, width: int = 80, **options: bool) -> str:

@@ -14,10 +14,10 @@ from unittest.mock import patch
 import pytest
 
 from nsysdoctor import __version__, cli
+from tests import ROOT
 from tests.make_scene import change, write_text
 from tests.run_cli import Ran, listing, run
 
-ROOT = Path(__file__).resolve().parent.parent
 MS = 1_000_000
 
 SCENE = """

@@ -33,6 +33,7 @@ from nsysdoctor.timeline.payload import (
     unpack,
 )
 from nsysdoctor.timeline.timeline import timeline_payload
+from tests import TESTS
 from tests.make_report import EDGES, NASTY, make_finding, make_report
 from tests.make_tables import make_frames, report_of, table_source
 
@@ -305,7 +306,7 @@ def test_bundle_is_one_valid_module(tmp_path: Path) -> None:
 
 @needs_node
 def test_script_modules() -> None:
-    tests = sorted(Path(__file__).parent.joinpath("js").glob("*.test.mjs"))
+    tests = sorted((TESTS / "js").glob("*.test.mjs"))
     done = subprocess.run(
         [str(NODE), "--test", *map(str, tests)], capture_output=True, text=True, check=False
     )

@@ -1,0 +1,1 @@
+"""Tests of traces written as text tables."""

@@ -1,0 +1,1 @@
+"""Tests of a whole diagnosis, on real exports too."""

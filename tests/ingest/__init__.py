@@ -1,0 +1,1 @@
+"""Tests of reading exports, whole ones and broken ones."""

@@ -1,0 +1,1 @@
+"""Tests of several traces as one job."""

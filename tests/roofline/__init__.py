@@ -1,0 +1,1 @@
+"""Tests of kernel names, work, peaks and the roof that binds."""

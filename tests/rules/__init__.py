@@ -1,0 +1,1 @@
+"""Tests of the built-in rules, by cases written as text and by made programs."""

@@ -1,0 +1,1 @@
+"""Tests of the tables that are derived from an export."""

@@ -1,0 +1,1 @@
+"""Tests of a trace and its window."""
