@@ -19,7 +19,7 @@ from nsysdoctor.units import quantity_text
 CAPTURE = "capture"
 """The category of rules about what a capture lacks."""
 
-_OWN = frozenset({"subject", "trace", "device", "count", "level", "basis", "saving_ns"})
+_OWN = frozenset({"subject", "trace", "device", "count", "level", "basis", "saving_ns", "variant"})
 _SHARES: tuple[tuple[float, Level], ...] = ((0.10, "high"), (0.03, "medium"), (0.01, "low"))
 
 
@@ -70,7 +70,7 @@ def make_finding(
     price = price or _stated(data, window_ns)
     ratio = price.saving_ns / window_ns if price is not None and window_ns else None
     shown = {k: quantity_text(k, _plain(v)) for k, v in data.items()}
-    spoken = ecosystem if ecosystem in words.fix else _fallback(words.fix)
+    fix, spoken = words.cure_for(ecosystem, str(data.get("variant") or ""))
     places = measured.places[row]
     device = int(data.get("device", -1))
     return Finding(
@@ -82,9 +82,9 @@ def make_finding(
         title=words.title.format(**shown),
         message=words.message.format(**shown).strip(),
         why=words.why.strip(),
-        fix=words.fix[spoken].strip(),
+        fix=fix,
         ecosystem=spoken,
-        example={k: v.strip() for k, v in words.example.items()},
+        example={k: v.strip() for k, v in words.example_for(spoken).items()},
         count=int(data["count"]),
         saving_ns=price.saving_ns if price else None,
         saving_low_ns=price.low_ns if price else None,
@@ -104,10 +104,6 @@ def _stated(data: dict[str, Any], window_ns: int) -> Price | None:
         return None
     saving = max(0, min(int(stated), window_ns))
     return Price(saving, saving, saving)
-
-
-def _fallback(fix: dict[str, str]) -> str:
-    return next(name for name in ("any", "cuda", *sorted(fix)) if name in fix)
 
 
 def _plain(value: Any) -> Quantity:

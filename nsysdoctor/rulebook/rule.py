@@ -16,7 +16,14 @@ from nsysdoctor.errors import RuleError
 from nsysdoctor.ingest.schema import SOURCES
 from nsysdoctor.trace.recipe import Recipe, recipe, recipes
 
-ECOSYSTEMS = ("pytorch", "jax", "cuda", "openacc", "any")
+ECOSYSTEMS = (
+    "pytorch", "jax", "cupy", "numba", "rapids", "julia", "cuda", "stdpar", "fortran", "openmp",
+    "openacc", "any",
+)  # fmt: skip
+_NEAREST = {
+    "rapids": ("cupy",), "numba": ("cupy",), "openmp": ("openacc",), "fortran": ("cuda",),
+}  # fmt: skip
+"""Where an ecosystem looks for a text before it takes the one of CUDA C++."""
 _SOURCE_NAMES = frozenset(source.name for source in SOURCES)
 
 
@@ -39,9 +46,30 @@ class Words(BaseModel):
     message: str
     why: str
     fix: dict[str, str]
-    example: dict[str, str] = Field(default_factory=dict)
+    variants: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Cures for one mechanism among several: a row's `variant` names the one that fits it."""
+    example: dict[str, str | dict[str, str]] = Field(default_factory=dict)
     params: dict[str, Param] = Field(default_factory=dict)
     references: list[str] = Field(default_factory=list)
+
+    def cure_for(self, ecosystem: str, variant: str = "") -> tuple[str, str]:
+        """Returns the cure's text for a program of an ecosystem, and which ecosystem it is of."""
+        for texts in (self.variants.get(variant, {}), self.fix):
+            for name in (ecosystem, *_NEAREST.get(ecosystem, ()), "any", "cuda", *sorted(texts)):
+                if name in texts:
+                    return texts[name].strip(), name
+        return "", "any"
+
+    def example_for(self, ecosystem: str) -> dict[str, str]:
+        """Returns the example (bad, good) in the language of a cure, empty where there is none.
+
+        One that names no ecosystem is in the language of the first cure.
+        """
+        own = self.example.get(ecosystem)
+        if isinstance(own, dict):
+            return own
+        flat = {k: v for k, v in self.example.items() if isinstance(v, str)}
+        return flat if ecosystem == next(iter(self.fix), "any") else {}
 
 
 @dataclass(frozen=True)
@@ -184,7 +212,8 @@ def _check(rule: Rule, path: Path) -> None:
             f"{path}: needs names no table of an export: {', '.join(unknown)}",
             f"tables are: {', '.join(sorted(_SOURCE_NAMES))}",
         )
-    odd_fix = sorted(set(rule.words.fix) - set(ECOSYSTEMS))
+    texts = [rule.words.fix, *rule.words.variants.values()]
+    odd_fix = sorted({name for each in texts for name in each} - set(ECOSYSTEMS))
     if odd_fix or not rule.words.fix:
         raise RuleError(
             f"{path}: fix needs texts for ecosystems among {', '.join(ECOSYSTEMS)}",
