@@ -92,8 +92,9 @@ def _judged(
     from datetime import UTC, datetime
 
     from nsysdoctor.commands.inputs import load_reports, settings
-    from nsysdoctor.gate.judge import judge, refused
+    from nsysdoctor.gate.judge import judge
     from nsysdoctor.gate.limits import with_min_utilization
+    from nsysdoctor.gate.refusal import refused
 
     chosen = settings(config)
     limits = with_min_utilization(chosen.gate, min_utilization)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nsysdoctor import __version__
 from nsysdoctor.arrays.memory import trim_memory
+from nsysdoctor.diagnosis.capture_faults import capture_faults_of
 from nsysdoctor.diagnosis.kernel_rows import kernel_summary
 from nsysdoctor.diagnosis.summary import (
     budgets_of,
@@ -66,7 +67,7 @@ _FIRST = ("configurations", "engine_turns")
 """Made first: they read the rows of kernels, which are the widest of all and then can go. So is
 what a job needs of idle time in pieces."""
 
-_ABOUT_THE_TRACE = ("devices", "overruns")
+_ABOUT_THE_TRACE = ("devices", "overruns", "horizon")
 """The tables that tell about the trace itself, once all rows were read that will be."""
 
 _PRICED = (
@@ -125,11 +126,13 @@ def _diagnosed(
     findings, combined = _priced(found, trace, index)
     trace.release(_PRICED)
     info = trace_info(trace)
+    faults = capture_faults_of(trace, index, info.dropped)
     trace.release(_ABOUT_THE_TRACE)
     window_ns = described.window.span_ns
     return replace(
         described,
         traces=[info],
+        capture_faults=faults,
         findings=findings,
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from nsysdoctor.diagnosis.capture_faults import OVERLAPS
 from nsysdoctor.ingest.schema import EXPORT_SCHEMA, EXPORT_VERSION, SOURCES
 from nsysdoctor.report.model import (
     DeviceBudget,
@@ -39,7 +40,7 @@ def trace_info(trace: Trace) -> TraceInfo:
     sources = ("kernel", "memcpy", "memset", "graph")
     dropped = [Dropped(table, reason, rows) for table, reason, rows in trace.dropped()]
     for kind, rows in overruns.groupby("kind", sort=True):
-        dropped.append(Dropped(sources[int(kind)], "overlaps its own stream", len(rows)))
+        dropped.append(Dropped(sources[int(kind)], OVERLAPS, len(rows)))
     return TraceInfo(
         path=str(trace.export.path),
         rank=identity.rank,

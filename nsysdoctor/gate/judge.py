@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
-from nsysdoctor.errors import EmptyTraceError, NsysDoctorError, UsageError
+from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.baseline import Baseline, Series
 from nsysdoctor.gate.case import Case, make_case, middle, value_of
 from nsysdoctor.gate.comparable import mismatches_of
 from nsysdoctor.gate.explain import Explanation, next_command, unmeasured, why_changed
 from nsysdoctor.gate.findings import judge_findings, obsolete_texts
 from nsysdoctor.gate.limits import Bound, Limits, bound_of, check_limits
+from nsysdoctor.gate.refusal import refused, unfit, without_kernels
 from nsysdoctor.gate.statistics import Change, Comparison, compare
 from nsysdoctor.gate.verdict import (
     Answer,
@@ -59,9 +60,11 @@ def judge(
     check_limits(limits)
     if not reports:
         raise UsageError("there is nothing to judge", "give traces or report.json files")
-    empty = next((e for e in map(_without_kernels, reports) if e is not None), None)
+    empty = next((e for e in map(without_kernels, reports) if e is not None), None)
     if empty is not None:
         return refused(empty, [trace.path for report in reports for trace in report.traces])
+    if any(report.capture_faults for report in reports):
+        return unfit(reports)
     case = make_case(reports, baseline, limits)
     mismatches = mismatches_of(case.setups, baseline, limits)
     comparable = None if mismatches else baseline
@@ -82,43 +85,6 @@ def judge(
         obsolete=obsolete_texts(reports, limits, today),
         notes=_notes(case),
         traces=[trace.path for report in reports for trace in report.traces],
-    )
-
-
-def _without_kernels(report: Report) -> EmptyTraceError | None:
-    """Why a report cannot be judged whose traces hold launches and none of their kernels: its
-    utilization is no measurement."""
-    rows = [trace.rows for trace in report.traces]
-    if any(r.get("kernel") or r.get("graph") for r in rows):
-        return None
-    calls = [
-        int(finding.facts.get("lost_call_count") or 0)
-        for finding in report.findings
-        if finding.rule == "incomplete_capture"
-    ]
-    if not any(calls):
-        return None
-    return EmptyTraceError(
-        f"the capture holds {sum(calls):,} launches and not one kernel",
-        "record again: nsys profile --trace=cuda,nvtx,osrt ... (see the notes of the report)",
-    )
-
-
-def refused(error: NsysDoctorError, traces: Sequence[str]) -> Verdict:
-    """Returns the verdict on traces that cannot be analysed: cannot judge, with the reason."""
-    from nsysdoctor import __version__
-
-    return Verdict(
-        answer="cannot_judge",
-        tool_version=__version__,
-        runs=len(traces),
-        baseline_runs=None,
-        lines=[],
-        findings=[],
-        mismatches=[Mismatch("trace", "", error.message, error.hint)],
-        obsolete=[],
-        notes=[],
-        traces=list(traces),
     )
 
 

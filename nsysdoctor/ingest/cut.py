@@ -13,8 +13,8 @@ Of a window [low, high) these are
 - the next operation of each device, which tells what a device that idles to the end of the window
   waits for, and the last one to end before, which tells what a device waits for that idles from
   its start;
-- of an operation that reaches over the edges for more than a second, the next one of its stream:
-  it tells whether its end can be;
+- of an operation that reaches over the edges, the next one of its stream: it tells whether its end
+  can be;
 - what else the host did (ranges, OS calls, pauses) from the first to the last of those calls.
 
 Rows whose times cannot be pass every condition, so that they are counted as ever.

@@ -17,8 +17,8 @@ from nsysdoctor.ingest.lookup import COPIES, KERNELS, PLACE, Lookup, Pairs, Valu
 from nsysdoctor.ingest.reader import Export
 from nsysdoctor.ingest.schema import SOURCES, Source
 
-_SURE_NS = 1_000_000_000
-"""Only a longer operation can reach over the next one of its stream by a second."""
+_SURE_NS = 100_000
+"""Only a longer operation can reach over the next ones of its stream so far that it cannot be."""
 
 _TIMES, _OPERATIONS = 10, 200_000
 """The surroundings in which steps are looked for: times the window, and operations."""

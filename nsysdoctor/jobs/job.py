@@ -158,6 +158,7 @@ def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Repo
         phases=[p for r in reports for p in r.phases],
         metrics=[m for r in reports for m in r.metrics],
         kernels=[k for r in reports for k in r.kernels],
+        capture_faults=[f for r in reports for f in r.capture_faults],
         notes=[*(n for r in reports for n in r.notes), *_job_notes(reports, summaries)],
     )
 

@@ -237,6 +237,7 @@ def _context(report: Report, payloads: Sequence[Payload]) -> Iterator[tuple[str,
     yield "wanted", words.flags(outcome.reason for outcome in words.skipped(report))
     yield "failed", [outcome for outcome in report.outcomes if outcome.state == "failed"]
     yield "dropped", words.dropped_text(report)
+    yield "faults", words.faults_text(report)
     yield "notes", words.notes_text(report)
 
 

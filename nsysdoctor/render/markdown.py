@@ -85,6 +85,7 @@ def _limits(report: Report) -> Iterator[str]:
         ("Broken rules", words.failed_text(report)),
         ("Left out", words.dropped_text(report)),
     ]
+    rows += [("Not to be trusted", text) for text in words.faults_text(report)]
     rows += [("Note", note) for note in words.notes_text(report)]
     yield from (f"- {head}: {literal(text, 400)}" for head, text in rows if text)
 

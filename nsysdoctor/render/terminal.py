@@ -84,6 +84,8 @@ def _headline(report: Report, width: int) -> Iterator[Text]:
     yield _line(("nsysdoctor ", "bold"), words.shorten(", ".join(names), width - 12))
     yield _line()
     yield _wrapped(words.utilization_text(report) + ".", width, 0, "bold")
+    for text in words.faults_text(report):
+        yield _wrapped(f"Not to be trusted: {text}.", width, 0, "yellow")
     style = "bold" if words.first_cure(report) else "green"
     yield _wrapped(words.cure_headline(report), width, 0, style)
     yield _wrapped(words.window_text(report) + ".", width, 0, "bright_black")

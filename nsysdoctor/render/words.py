@@ -301,6 +301,15 @@ def notes_text(report: Report) -> list[str]:
     ]
 
 
+def faults_text(report: Report) -> list[str]:
+    """Returns why the numbers of each trace are no measurement, with what to do; none if sound."""
+    many = len(report.traces) > 1
+    return [
+        (f"{trace_label(report, fault.trace)}: " if many else "") + f"{fault.text}; {fault.hint}"
+        for fault in report.capture_faults
+    ]
+
+
 def evidence_text(evidence: Evidence) -> str:
     """Returns a place in the trace in words."""
     length = ns_text(evidence.end_ns - evidence.start_ns)

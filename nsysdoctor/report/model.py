@@ -208,6 +208,27 @@ class Note:
     text: str
 
 
+FaultKind = Literal[
+    "impossible_rows", "hidden_graphs", "lost_operations", "idle_window", "broken_capture"
+]
+
+
+@dataclass(frozen=True)
+class CaptureFault:
+    """Why the numbers of a trace are no measurement: nothing of it can pass or fail a gate.
+
+    `ratio` says how much is concerned: of the rows, launches, steps or of the time. `device` is
+    None where the whole trace is at fault.
+    """
+
+    trace: int
+    device: int | None
+    kind: FaultKind
+    ratio: float
+    text: str
+    hint: str
+
+
 @dataclass(frozen=True)
 class Report:
     """Everything a renderer or a gate needs to know about one analysis."""
@@ -226,6 +247,7 @@ class Report:
     metrics: list[Metric] = field(default_factory=list)
     kernels: list[KernelRow] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    capture_faults: list[CaptureFault] = field(default_factory=list)
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.arrays.order import packed, stacked, time_order
+from nsysdoctor.arrays.intervals import Ints
+from nsysdoctor.arrays.order import Codes, packed, stacked, time_order
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.trace.recipe import table
@@ -16,7 +17,10 @@ KERNEL, COPY, SET, GRAPH = 0, 1, 2, 3
 _COLUMNS = [
     "start_ns", "end_ns", "ordinal", "context", "green", "stream", "correlation", "bytes", "node",
 ]  # fmt: skip
-_OVERRUN_NS = 1_000_000_000
+_OVERRUN_NS, _OVERLAP_NS = 1_000_000, 100_000
+"""By how much an operation may end after the next of its stream, and after the one behind that."""
+
+_NEVER_NS = 1 << 62
 
 
 @table
@@ -76,21 +80,41 @@ def _processes(columns: list[pd.Series]) -> pd.Categorical:
 
 @table
 def overruns(raw_activity: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows whose end cannot be: later, by more than a second, than the end of the
-    next operation that their own in-order stream ran.
+    """Returns the rows whose end cannot be, whatever their length: on their own in-order stream a
+    later operation had ended long before.
 
-    Columns: index (row of `raw_activity`), kind. Operations of one CUDA graph may overlap on a
-    stream and are never listed.
+    Columns: index (row of `raw_activity`), kind, claimed_ns (how long it says it ran). A dependent
+    launch may begin, and even end, a little before its predecessor does; what ends 0.1 ms after
+    the next operation but one, or 1 ms after the next one, was not recorded as it ran. Operations
+    of one CUDA graph may overlap on a stream and are never listed.
     """
     place = ["global_pid", "ordinal", "context", "green", "stream"]
     plain = raw_activity[raw_activity["node"] == 0] if raw_activity["node"].any() else raw_activity
     group = packed(*(plain[name] for name in place))
     start, end, row = (plain[name].to_numpy() for name in ("start_ns", "end_ns", "row"))
     order = time_order(start, lambda rows: (end[rows], row[rows]), group)
-    group, end = group[order], end[order]
-    over = (group[1:] == group[:-1]) & (end[:-1] > end[1:] + _OVERRUN_NS)
-    found = plain.iloc[np.sort(order[:-1][over])][["kind"]]
+    over = _ends_late(end[order], group[order])
+    found = plain.iloc[np.sort(order[over])][["kind", "start_ns", "end_ns"]]
+    found["claimed_ns"] = found.pop("end_ns") - found.pop("start_ns")
     return found.reset_index().sort_values("index", ignore_index=True)
+
+
+def _ends_late(end: Ints, group: Codes) -> np.ndarray:
+    """Which operations, by stream and start, end after later ones of their stream have."""
+    # Sound streams end in the order in which they begin; only the others are looked at closely.
+    late = np.zeros(len(end), dtype=bool)
+    if not len(end):
+        return late
+    cuts = np.flatnonzero(np.diff(group)) + 1
+    unsound = (np.diff(end) < -_OVERLAP_NS) & (group[1:] == group[:-1])
+    for part in np.unique(np.searchsorted(cuts, np.flatnonzero(unsound), "right")).tolist():
+        low = int(cuts[part - 1]) if part else 0
+        high = int(cuts[part]) if part < len(cuts) else len(end)
+        mine = end[low:high]
+        # The earliest end from each operation on, with none behind the last two.
+        soonest = np.append(np.minimum.accumulate(mine[::-1])[::-1], [_NEVER_NS] * 2)
+        late[low:high] = (mine - _OVERRUN_NS > soonest[1:-1]) | (mine - _OVERLAP_NS > soonest[2:])
+    return late
 
 
 @table
