@@ -16,7 +16,7 @@ from nsysdoctor.tables.host.thread_states import CAUSE, OWN_CODE, States
 from nsysdoctor.trace.recipe import table
 
 HTOD = 1
-_NEAR_NS = 10_000
+NEAR_NS = 10_000
 """An operation that starts this soon after another ended may have waited for it."""
 
 _HAND_OVER_NS = 200_000
@@ -194,12 +194,12 @@ def _waited_for(
     ends = ops["end_ns"].to_numpy()[order]
     before = order[np.maximum(np.searchsorted(ends, gap.start, side="right") - 1, 0)]
     passed_on = (length <= _HAND_OVER_NS) & (lane[before] == lane[op])
-    cause[passed_on | (length <= _NEAR_NS)] = CAUSE["dependency"]
+    cause[passed_on | (length <= NEAR_NS)] = CAUSE["dependency"]
     collective = (op_category == COMMUNICATION).to_numpy()
     place = np.maximum(np.searchsorted(ends, gap.end, side="right") - 1, 0)
     # The device itself is idle throughout, so whatever ended inside the gap ran elsewhere.
-    elsewhere = (ends[place] > gap.start) & (gap.end - ends[place] <= _NEAR_NS)
+    elsewhere = (ends[place] > gap.start) & (gap.end - ends[place] <= NEAR_NS)
     cause[elsewhere] = CAUSE["dependency"]
-    peers = ~elsewhere & (length > _NEAR_NS) & collective[op]
+    peers = ~elsewhere & (length > NEAR_NS) & collective[op]
     cause[(elsewhere & collective[order[place]]) | peers] = CAUSE["communication"]
     return cause

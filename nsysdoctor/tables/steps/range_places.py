@@ -20,8 +20,7 @@ _DIGITS = re.compile(r"\d+")
 class RangePlaces:
     """Tells the innermost range of a thread at a time: its title, with numbers folded to `#`.
 
-    `titles` and `told` say of each text what it is called and whether it counts; ranges that
-    mark steps do not.
+    `titles` and `told` say of each text what it is called and whether it counts.
     """
 
     def __init__(self, ranges: pd.DataFrame, titles: list[str], told: np.ndarray) -> None:
@@ -34,8 +33,21 @@ class RangePlaces:
         self._title = np.array([place[title] for title in titles], dtype=np.int32)
         self._told = told
 
-    def _at(self, thread: Codes, time: Ints) -> Codes:
-        """The title of the innermost range at each time, by its place; 0 outside all."""
+    @property
+    def titles(self) -> list[str]:
+        """Returns all titles, sorted; the first is "", for what lies outside all ranges."""
+        return self._titles
+
+    def changes(self, thread: int) -> Ints:
+        """Returns the times, sorted and each once, at which the innermost range may change."""
+        rows = self._rows.get(thread, slice(0))
+        wanted = self._pushed[rows] & self._told[self._text[rows]]
+        times = np.concatenate((self._start[rows][wanted], self._end[rows][wanted]))
+        return np.asarray(np.unique(times), dtype=np.int64)
+
+    def at(self, thread: Codes, time: Ints) -> Codes:
+        """Returns the title of the innermost range at each time, by its place in `titles`; 0
+        outside all."""
         found = np.zeros(len(time), dtype=np.int32)
         for code in np.unique(thread).tolist():
             asked, rows = np.flatnonzero(thread == code), self._rows.get(code, slice(0))
@@ -48,7 +60,7 @@ class RangePlaces:
 
     def most(self, thread: Codes, time: Ints, weight: Ints | None = None) -> str:
         """Returns the title that holds more than half of the weight, "" if none does."""
-        shares = np.bincount(self._at(thread, time), weight, len(self._titles))
+        shares = np.bincount(self.at(thread, time), weight, len(self._titles))
         top = int(shares.argmax())
         return self._titles[top] if shares[top] > 0.5 * shares.sum() else ""
 
@@ -57,8 +69,19 @@ class RangePlaces:
 def range_places(
     ranges: pd.DataFrame, range_names: pd.DataFrame, step_marks: Marks | None = None
 ) -> RangePlaces:
-    """Returns where things happen in the ranges of each thread."""
+    """Returns where things happen in the ranges of each thread, those that mark steps apart."""
     label = step_marks.label if step_marks is not None else ""
     whole = [str(text) for text in range_names["text"]]
     told = np.array([_DIGITS.sub("#", text) != label for text in whole], dtype=bool)
-    return RangePlaces(ranges, [_DIGITS.sub("#", title(text)) for text in whole], told)
+    return RangePlaces(ranges, _titles(whole), told)
+
+
+def _titles(texts: list[str]) -> list[str]:
+    return [_DIGITS.sub("#", title(text)) for text in texts]
+
+
+@table
+def named_places(ranges: pd.DataFrame, range_names: pd.DataFrame) -> RangePlaces:
+    """Returns where things happen in the ranges of each thread, ranges that mark steps too."""
+    whole = [str(text) for text in range_names["text"]]
+    return RangePlaces(ranges, _titles(whole), np.ones(len(whole), dtype=bool))
