@@ -11,7 +11,8 @@ from nsysdoctor.errors import MissingTableError
 from nsysdoctor.tables.kernels.kernel_columns import Kernels
 from nsysdoctor.trace.recipe import table
 
-_WARNED_RATIO = 0.5
+_LEVELS = ((0.8, "high"), (0.6, "medium"), (0.4, "low"))
+"""Shares of the window's multiprocessor time that stand empty."""
 
 
 @table
@@ -81,8 +82,16 @@ def _row(mine: pd.DataFrame, names: pd.DataFrame) -> dict[str, object]:
         "kernel": " ".join(str(names["short"].iloc[int(by_name.idxmax())]).split())[:80],
         "block_count": int(longest["blocks"].median()),
         "sm_count": int(mine["sm_count"].iloc[0]),
-        "level": "low" if share >= _WARNED_RATIO else "info",
+        "level": _level(mine, share),
     }
+
+
+def _level(mine: pd.DataFrame, share: float) -> str:
+    """The level by how much of the device stands empty, over the window: most of it for most of
+    the time is the first thing to say of a program."""
+    filled = (mine["blocks"] / mine["sm_count"]).clip(upper=1.0)
+    empty = share * float(1 - np.average(filled, weights=mine["duration_ns"]))
+    return next((level for least, level in _LEVELS if empty >= least), "info")
 
 
 def evidence(

@@ -12,9 +12,11 @@ from nsysdoctor.replay.fused_kernels import fuse
 from nsysdoctor.tables.kernels.kernel_columns import Kernels
 from nsysdoctor.tables.steps.steps import work_in_window
 from nsysdoctor.trace.recipe import table
+from nsysdoctor.units import bytes_text, rate_text
 
 _KNOWN_RATIO = 0.5
 _SHOWN_WORDS = 8
+_MAY_LACK = ["bytes", "outer_bytes", "rate_bytes_per_s"]
 _MOST_PATTERNS = 4
 """Per device; what is left is summed in one row."""
 
@@ -57,10 +59,14 @@ def unfused_memory_bound_chain(
     operations: np.ndarray,
 ) -> pd.DataFrame:
     """Returns a row per device and pattern: subject, device, pattern, count, kernel_count,
-    work_ns, bytes, outer_bytes, rate_bytes_per_s, fp32_ratio, basis."""
+    work_ns, bytes, outer_bytes, rate_bytes_per_s (None where names do not tell), fp32_ratio,
+    basis."""
     words = _Words(chain_kernels, kernels, operations)
     these = [chains.iloc[mine] for _, mine in in_loop.groupby("row", sort=True)["chain"]]
-    return pd.DataFrame([_row(mine, words) for mine in these])
+    rows = [_row(mine, words) for mine in these]
+    # Beside rows that lack them whole numbers must stay whole.
+    whole = {name: pd.Series([row[name] for row in rows], dtype=object) for name in _MAY_LACK}
+    return pd.DataFrame(rows).assign(**whole)
 
 
 def _row(mine: pd.DataFrame, words: _Words) -> dict[str, object]:
@@ -71,6 +77,9 @@ def _row(mine: pd.DataFrame, words: _Words) -> dict[str, object]:
     pattern, more = words.of(int(largest.index[0])), len(gain) - 1
     if more:
         pattern += f" and {more} smaller pattern{'s' if more > 1 else ''}"
+    moved, outer = int(mine["bytes"].sum()), int(mine["outer_bytes"].sum())
+    rate = mine["bytes"].sum() / max(work, 1) * 1e9
+    basis = "geometry" if known >= _KNOWN_RATIO else "inferred"
     return {
         "subject": f"{pattern} on GPU {device}",
         "device": device,
@@ -78,12 +87,23 @@ def _row(mine: pd.DataFrame, words: _Words) -> dict[str, object]:
         "count": len(mine),
         "kernel_count": int(mine["kernel_count"].sum()),
         "work_ns": work,
-        "bytes": int(mine["bytes"].sum()),
-        "outer_bytes": int(mine["outer_bytes"].sum()),
-        "rate_bytes_per_s": float(mine["bytes"].sum()) / max(work, 1) * 1e9,
+        **_traffic(moved, outer, float(rate), basis),
         "fp32_ratio": float((mine["fp32_ratio"] * mine["work_ns"]).sum()) / max(work, 1),
-        "basis": "geometry" if known >= _KNOWN_RATIO else "inferred",
+        "basis": basis,
     }
+
+
+def _traffic(moved: int, outer: int, rate: float, basis: str) -> dict[str, object]:
+    """What the chains move, as facts and words; nothing where time times a usual rate is all that
+    is known of it."""
+    if basis == "inferred":
+        words = "; what they move cannot be read from their names, the saving assumes a usual rate"
+        return {"bytes": None, "outer_bytes": None, "rate_bytes_per_s": None, "_traffic": words}
+    words = (
+        f" and move {bytes_text(moved)} at {rate_text(rate)};"
+        f" one kernel per chain would move about {bytes_text(outer)}"
+    )
+    return {"bytes": moved, "outer_bytes": outer, "rate_bytes_per_s": rate, "_traffic": words}
 
 
 class _Words:

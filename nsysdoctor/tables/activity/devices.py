@@ -12,6 +12,7 @@ from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.arrays.order import Codes, narrowed
 from nsysdoctor.ingest.cut import Capture
 from nsysdoctor.ingest.export_codes import PROCESS_MASK
+from nsysdoctor.roofline.cards import memory_bandwidth_of
 from nsysdoctor.trace.recipe import table
 
 _NOT_CUDA = r"(?i)microsoft|intel|amd|radeon|aspeed|matrox"
@@ -150,6 +151,12 @@ def devices(places: pd.DataFrame, gpus: pd.DataFrame) -> pd.DataFrame:
     found["name"] = [
         name if isinstance(name, str) and name else f"GPU {device}"
         for name, device in zip(found["name"], found["device"], strict=True)
+    ]
+    found["memory_bandwidth_bytes_per_s"] = [
+        memory_bandwidth_of(str(name), int(recorded))
+        for name, recorded in zip(
+            found["name"], found["memory_bandwidth_bytes_per_s"], strict=True
+        )
     ]
     return found[["device", "name", *figures, "kept_apart"]]
 

@@ -1,0 +1,37 @@
+"""The memory bandwidth of a GPU: what the export says where that can be, else the data sheet's."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+_END_OF_COUNTER = 0xF000_0000 * 1000
+"""What drivers report in kB/s where they do not know it."""
+_FAR = 1.6
+"""A figure this many times above or below the data sheet's is of something else."""
+
+
+def memory_bandwidth_of(name: str, recorded_bytes_per_s: int) -> int:
+    """Returns the memory bandwidth of a GPU in bytes/s: the recorded figure where that can be,
+    else the published one, 0 where neither is known. Sources: data sheets, see cards.yaml."""
+    published = published_bandwidth(name)
+    if recorded_bytes_per_s <= 0 or recorded_bytes_per_s == _END_OF_COUNTER:
+        return published
+    near = not published or 1 / _FAR <= recorded_bytes_per_s / published <= _FAR
+    return recorded_bytes_per_s if near else published
+
+
+def published_bandwidth(name: str) -> int:
+    """Returns the memory bandwidth that a card's data sheet states, bytes/s; 0 where unknown."""
+    found = (gigabytes for pattern, gigabytes in _cards() if pattern.search(name))
+    return int(next(found, 0)) * 10**9
+
+
+@cache
+def _cards() -> tuple[tuple[re.Pattern[str], int], ...]:
+    import yaml
+
+    text = files("nsysdoctor.roofline").joinpath("cards.yaml").read_text(encoding="utf-8")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return tuple((re.compile(pattern), rate) for pattern, rate in yaml.load(text, Loader=loader))
