@@ -10,11 +10,12 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from nsysdoctor.diagnosis.diagnose import Options, diagnose
 from nsysdoctor.report.model import Finding, Report
-from nsysdoctor.rulebook.rule import load_rules
+from nsysdoctor.rulebook.rule import Rule, load_rules
 from sample_traces import PROGRAMS, record, steady_saving_ns, write
 
 
@@ -47,22 +48,18 @@ class Row:
         return self.error_ratio * self.window_ns <= allowed
 
 
+@cache
 def reported(name: str, *, cured: bool = False, layout: str = "2025") -> Report:
-    """Returns the report on a sample program."""
+    """Returns the report on a sample program, made once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.sqlite"
         write(record(name, cured=cured), path, layout=layout)
         return diagnose(path, Options(rules=_rules()))
 
 
-def _rules() -> list:  # type: ignore[type-arg]
-    global _LOADED  # noqa: PLW0603
-    if _LOADED is None:
-        _LOADED = load_rules()
-    return _LOADED
-
-
-_LOADED = None
+@cache
+def _rules() -> list[Rule]:
+    return load_rules()
 
 
 def judged(name: str) -> Row:

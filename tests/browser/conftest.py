@@ -36,20 +36,22 @@ class Opened:
 
     def view(self) -> tuple[float, float]:
         """Returns the visible stretch of the timeline in ns."""
-        view = self.ask("nsysdoctor.timeline.scene.view")
+        view = self.evaluate("nsysdoctor.timeline.scene.view")
         return view["start"], view["end"]
 
     def wait_until(self, expression: str) -> None:
         """Waits for an expression to hold; the page's policy forbids Playwright's own way."""
         for _ in range(400):
-            if self.ask(expression):
+            if self.evaluate(expression):
                 return
             self.page.wait_for_timeout(25)
         raise AssertionError(f"never true: {expression}")
 
     def settle(self) -> None:
         """Waits until what was asked for is painted."""
-        self.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
 
 
 Open = Callable[..., Opened]

@@ -19,7 +19,7 @@ SCROLL = "#tl-scroll"
 
 def drawn(page: Opened, prefix: str) -> list[int]:
     """Returns the ns that each device row draws in the states whose name starts so."""
-    found = page.ask(
+    found = page.evaluate(
         "nsysdoctor.timeline.scene.payload.tracks.filter(t => t.kind === 'device')"
         f".map(t => nsysdoctor.drawnNs(t, nsysdoctor.timeline.scene.payload.paints, '{prefix}'))"
     )
@@ -28,7 +28,7 @@ def drawn(page: Opened, prefix: str) -> list[int]:
 
 def place_of(page: Opened, name: str) -> tuple[float, float]:
     """Returns a point on the page inside the first visible single operation of that name."""
-    found = page.ask(
+    found = page.evaluate(
         f"""(() => {{
           const t = nsysdoctor.timeline, s = t.scene, wide = s.width - s.gutter;
           const x = (time) => s.gutter + (time - s.view.start) / (s.view.end - s.view.start) * wide;
@@ -74,7 +74,7 @@ def test_show_in_timeline_lands_on_the_evidence(
 ) -> None:
     dashboard: Dashboard = request.getfixturevalue(kind)
     page = opened(dashboard.path)
-    origin = int(page.ask("nsysdoctor.timeline.scene.payload.origin_ns"))
+    origin = int(page.evaluate("nsysdoctor.timeline.scene.payload.origin_ns"))
     buttons = page.page.get_by_role("button", name="show in timeline")
     for place, evidence in enumerate(dashboard.report.findings[0].evidence):
         buttons.nth(place).click()
@@ -83,11 +83,11 @@ def test_show_in_timeline_lands_on_the_evidence(
         low, high = evidence.start_ns - origin, evidence.end_ns - origin
         assert start < low < high < end
         assert end - start < 4 * (high - low)
-        assert page.ask("nsysdoctor.timeline.scene.band") == {"start": low, "end": high}
-        assert page.ask(f"document.activeElement === document.querySelector('{SCROLL}')")
+        assert page.evaluate("nsysdoctor.timeline.scene.band") == {"start": low, "end": high}
+        assert page.evaluate(f"document.activeElement === document.querySelector('{SCROLL}')")
         page.wait_until(f"document.querySelector('{SCROLL}').getBoundingClientRect().y < 500")
         # Beside the evidence single operations are shown, not blocks.
-        singles = page.ask(
+        singles = page.evaluate(
             f"""nsysdoctor.timeline.scene.payload.tracks.filter(t => t.kind === "stream").flatMap(
               t => [...t.start_ns.keys()].filter(i => t.start_ns[i] + t.length_ns[i] > {start}
                 && t.start_ns[i] < {end}).map(i => t.count[i]))"""
@@ -98,9 +98,9 @@ def test_show_in_timeline_lands_on_the_evidence(
 
 def test_million_kernels_open_quickly_and_small(million: Dashboard, opened: Open) -> None:
     page = opened(million.path)
-    paints = page.ask("performance.getEntriesByType('paint').map(p => [p.name, p.startTime])")
+    paints = page.evaluate("performance.getEntriesByType('paint').map(p => [p.name, p.startTime])")
     first = dict(paints)["first-contentful-paint"]
-    ready = page.ask("performance.now()")
+    ready = page.evaluate("performance.now()")
     print(f"first paint {first:.0f} ms, timeline ready before {ready:.0f} ms")
     assert first < 2000
     from plotly.offline import get_plotlyjs
@@ -135,7 +135,7 @@ def test_search_steps_through_its_hits_by_time(small: Dashboard, opened: Open) -
         page.page.locator("#tl-search").press("Enter")
         assert page.page.locator("#tl-hits").inner_text() == f"{place} of 24"
         selected = "nsysdoctor.timeline.selected"
-        starts.append(page.ask(f"{selected}.track.start_ns[{selected}.index]"))
+        starts.append(page.evaluate(f"{selected}.track.start_ns[{selected}.index]"))
     assert starts == sorted(starts)
     page.page.locator("#tl-search").press("Enter")
     assert page.page.locator("#tl-hits").inner_text() == "1 of 24"
@@ -147,16 +147,16 @@ def test_names_are_literal_in_tip_and_panel(small: Dashboard, opened: Open) -> N
     page = opened(small.path)
     for name in filter(None, NASTY):
         searched = name.partition("\n")[0]  # a search field has one line
-        page.ask(f"document.querySelector('#tl-search').value = {searched!r}")
-        page.ask("document.querySelector('#tl-search').dispatchEvent(new Event('input'))")
+        page.evaluate(f"document.querySelector('#tl-search').value = {searched!r}")
+        page.evaluate("document.querySelector('#tl-search').dispatchEvent(new Event('input'))")
         page.page.locator("#tl-next").click()
         page.settle()
-        assert page.ask("document.querySelector('#tl-detail strong').textContent") == name
+        assert page.evaluate("document.querySelector('#tl-detail strong').textContent") == name
         page.page.mouse.move(*place_of(page, name))
         page.settle()
-        assert page.ask("document.querySelector('#tl-tip').hidden") is False
-        assert page.ask("document.querySelector('#tl-tip strong').textContent") == name
-    assert page.ask("document.querySelectorAll('img').length") == 0
+        assert page.evaluate("document.querySelector('#tl-tip').hidden") is False
+        assert page.evaluate("document.querySelector('#tl-tip strong').textContent") == name
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
 
 
 @pytest.mark.parametrize("edge", EDGES)
@@ -169,13 +169,13 @@ def test_edges_open_without_a_complaint(edge: str, tmp_path: Path, opened: Open)
     page = opened(path)
     for width in (1280, 390):
         page.page.set_viewport_size({"width": width, "height": 900})
-        page.ask("window.scrollTo(0, document.body.scrollHeight)")
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
         page.page.wait_for_timeout(200)
-        assert page.ask("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     if edge == "nasty names":
-        text = page.ask("document.body.textContent")
+        text = page.evaluate("document.body.textContent")
         assert [name for name in NASTY if name not in text] == []
-        assert page.ask("document.title").startswith("script><img src=x onerror=alert(1)>")
+        assert page.evaluate("document.title").startswith("script><img src=x onerror=alert(1)>")
 
 
 def test_two_traces_switch(tmp_path: Path, opened: Open) -> None:
@@ -198,7 +198,7 @@ def test_keyboard_alone_is_enough(small: Dashboard, opened: Open) -> None:
     keys = page.page.keyboard
     for _ in range(60):
         keys.press("Tab")
-        if page.ask(f"document.activeElement === document.querySelector('{SCROLL}')"):
+        if page.evaluate(f"document.activeElement === document.querySelector('{SCROLL}')"):
             break
     else:
         pytest.fail("the timeline cannot be reached with the tabulator key")
@@ -270,11 +270,11 @@ def test_mouse_zooms_drags_folds_and_selects(small: Dashboard, opened: Open) -> 
     mouse.up()
     assert page.view()[0] > near[0]
     page.page.locator("#tl-fit").click()
-    rows = page.ask("nsysdoctor.timeline.scene.rows.length")
+    rows = page.evaluate("nsysdoctor.timeline.scene.rows.length")
     mouse.click(box["x"] + 40, box["y"] + 48)
-    assert page.ask("nsysdoctor.timeline.scene.rows.length") == rows - 2
+    assert page.evaluate("nsysdoctor.timeline.scene.rows.length") == rows - 2
     mouse.click(box["x"] + 40, box["y"] + 48)
-    assert page.ask("nsysdoctor.timeline.scene.rows.length") == rows
+    assert page.evaluate("nsysdoctor.timeline.scene.rows.length") == rows
     page.page.keyboard.down("Shift")
     mouse.move(box["x"] + 300, box["y"] + 90)
     mouse.down()
@@ -282,7 +282,7 @@ def test_mouse_zooms_drags_folds_and_selects(small: Dashboard, opened: Open) -> 
     mouse.up()
     page.page.keyboard.up("Shift")
     start, end = page.view()
-    wide = page.ask("nsysdoctor.timeline.scene.width - nsysdoctor.timeline.scene.gutter")
+    wide = page.evaluate("nsysdoctor.timeline.scene.width - nsysdoctor.timeline.scene.gutter")
     assert (end - start) / (whole[1] - whole[0]) == pytest.approx(200 / wide, rel=0.03)
 
 
@@ -304,13 +304,13 @@ def test_charts_are_drawn_in_both_themes(small: Dashboard, opened: Open) -> None
     for place in range(count):
         page.page.locator("[data-chart]").nth(place).scroll_into_view_if_needed()
     page.wait_until(f"document.querySelectorAll('[data-chart] .main-svg').length >= {count}")
-    assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(245, 245, 242)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(245, 245, 242)"
     colour = "document.querySelector('[data-chart=idle]')._fullLayout.font.color"
-    light = page.ask(colour)
+    light = page.evaluate(colour)
     page.page.emulate_media(color_scheme="dark")
     page.wait_until(f"{colour} !== '{light}'")
-    assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 25)"
-    assert page.ask("nsysdoctor.timeline.scene.payload !== null")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 25)"
+    assert page.evaluate("nsysdoctor.timeline.scene.payload !== null")
 
 
 def test_a_step_in_the_chart_leads_to_the_timeline(small: Dashboard, opened: Open) -> None:
@@ -325,8 +325,8 @@ def test_a_step_in_the_chart_leads_to_the_timeline(small: Dashboard, opened: Ope
     page.page.wait_for_timeout(150)
     page.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_until(f"nsysdoctor.timeline.scene.view.end !== {before[1]}")
-    band = page.ask("nsysdoctor.timeline.scene.band")
-    steps = page.ask("nsysdoctor.timeline.scene.payload.steps.map(s => [s[1], s[2]])")
+    band = page.evaluate("nsysdoctor.timeline.scene.band")
+    steps = page.evaluate("nsysdoctor.timeline.scene.payload.steps.map(s => [s[1], s[2]])")
     assert [band["start"], band["end"]] in steps
 
 
@@ -337,20 +337,20 @@ def test_code_is_copied(small: Dashboard, opened: Open) -> None:
     button.click()
     # The clipboard answers when it likes.
     button.filter(has_text="copied").wait_for(timeout=5_000)
-    copied = page.ask("navigator.clipboard.readText()")
+    copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "DataLoader(..., pin_memory=True)\nx.to(device, non_blocking=True)"
 
 
 def test_paper_shows_what_the_screen_folds(small: Dashboard, opened: Open) -> None:
     page = opened(small.path)
-    page.ask("document.querySelectorAll('details').forEach(d => { d.open = false; })")
-    page.ask("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.ask("document.querySelectorAll('details:not([open])').length") == 0
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = false; })")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('details:not([open])').length") == 0
     page.page.emulate_media(media="print")
     assert page.page.locator(".toolbar").first.is_visible() is False
     assert len(page.page.pdf()) > 20_000
-    page.ask("window.dispatchEvent(new Event('afterprint'))")
-    assert page.ask("document.querySelectorAll('details[open]').length") == 0
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.querySelectorAll('details[open]').length") == 0
 
 
 def test_script_of_another_is_refused(tmp_path: Path, small: Dashboard, opened: Open) -> None:
@@ -361,7 +361,7 @@ def test_script_of_another_is_refused(tmp_path: Path, small: Dashboard, opened: 
     path.write_text(text.replace('<section id="findings">', evil + '<section id="findings">', 1))
     page = opened(path)
     page.page.wait_for_timeout(200)
-    assert page.ask("window.evil") is None
+    assert page.evaluate("window.evil") is None
     refused = [line for line in page.console if "Content Security Policy" in line]
     assert refused
     page.console.clear()
@@ -371,8 +371,8 @@ def test_script_of_another_is_refused(tmp_path: Path, small: Dashboard, opened: 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_overflows(width: int, small: Dashboard, opened: Open) -> None:
     page = opened(small.path, width=width)
-    assert page.ask("document.documentElement.scrollWidth") <= width
-    cut = page.ask(
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = page.evaluate(
         """[...document.querySelectorAll("h1, h2, h3, h4, p, li, dd, button, .cure, .figure")]
           .filter(e => e.offsetParent && !e.closest(".skip, .scroller, #tl-tip"))
           .filter(e => { const b = e.getBoundingClientRect();

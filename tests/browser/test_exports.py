@@ -41,8 +41,8 @@ def check(export: Path, folder: Path, opened: Open) -> Report:
     shown += [f for f in report.findings if f.level == "info"]
     titles = page.page.locator(".card h3").all_text_contents()
     assert titles == [finding.title for finding in shown]
-    origin = int(page.ask("nsysdoctor.timeline.scene.payload.origin_ns"))
-    page.ask("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    origin = int(page.evaluate("nsysdoctor.timeline.scene.payload.origin_ns"))
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     for place, finding in enumerate(shown):
         card = page.page.locator(".card").nth(place)
         if not finding.evidence:
@@ -52,9 +52,9 @@ def check(export: Path, folder: Path, opened: Open) -> Report:
         start, end = page.view()
         assert start <= finding.evidence[0].start_ns - origin
         assert finding.evidence[0].end_ns - origin <= end
-    page.ask("window.scrollTo(0, document.body.scrollHeight)")
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     page.page.wait_for_timeout(200)
-    assert page.ask("document.documentElement.scrollWidth") <= 1280
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     return report
 
 

@@ -19,6 +19,7 @@ from nsysdoctor.report.model import Report, read_report
 from nsysdoctor.rulebook.rule import Rule, load_rules, select_rules
 from nsysdoctor.trace.trace import open_trace
 from nsysdoctor.trace.window import parse_window
+from tests import swept
 from tests.make_scene import change, write_text
 from tests.run_cli import listing, run
 
@@ -355,7 +356,7 @@ def impossible(start: str, end: str, table: str = KERNEL) -> str:
         """
 
 
-@pytest.mark.parametrize("table", [KERNEL, MEMCPY, API])
+@pytest.mark.parametrize("table", swept([KERNEL, MEMCPY, API], 3))
 @pytest.mark.parametrize(
     ("start", "end", "reason"),
     [
@@ -567,7 +568,7 @@ def test_the_scene_has_every_table_that_the_next_tests_drop(sound: Path) -> None
     assert set(tables_of(sound)) == {*ACTIVITY, *OPTIONAL}
 
 
-@pytest.mark.parametrize("table", [*ACTIVITY, *OPTIONAL])
+@pytest.mark.parametrize("table", swept([*ACTIVITY, *OPTIONAL], 4))
 @pytest.mark.parametrize("how", ["DROP TABLE", "DELETE FROM"])
 def test_any_table_may_be_missing_or_empty(sound: Path, table: str, how: str) -> None:
     change(sound, f"{how} {table}")
@@ -607,7 +608,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", swept(COLUMNS, 6))
 def test_any_column_may_be_missing(sound: Path, column: str) -> None:
     without_columns(lambda name: name != column)(sound)
     answered(sound)
@@ -627,7 +628,7 @@ def test_without_memory_kinds_pageable_copies_cannot_be_judged(sound: Path) -> N
 
 
 @pytest.mark.parametrize("value", ["NULL", "'zz'", "9223372036854775807", "-1", "1.5", "x'ff00'"])
-@pytest.mark.parametrize("table", [KERNEL, MEMCPY, API, "TARGET_INFO_GPU"])
+@pytest.mark.parametrize("table", swept([KERNEL, MEMCPY, API, "TARGET_INFO_GPU"], 4))
 def test_odd_values_in_any_column_but_the_times_are_answered(
     sound: Path, table: str, value: str
 ) -> None:
@@ -651,7 +652,7 @@ def test_objects_of_other_tools_in_the_file_do_no_harm(sound: Path, before: Repo
 
 @pytest.mark.parametrize(
     "sql",
-    [
+    swept([
         "",
         *(f"DELETE FROM {table}" for table in (KERNEL, MEMCPY, API, "StringIds", "OSRT_API")),
         f"DELETE FROM {KERNEL} WHERE rowid > 1; DELETE FROM {MEMCPY} WHERE rowid > 1",
@@ -666,7 +667,7 @@ def test_objects_of_other_tools_in_the_file_do_no_harm(sound: Path, before: Repo
         "UPDATE TARGET_INFO_GPU SET smCount = 0, memoryBandwidth = NULL, computeMajor = 'x'",
         "UPDATE TARGET_INFO_GPU SET computeMajor = -1, clockRate = -1, totalMemory = -1",
         "UPDATE StringIds SET value = ''",
-    ],
+    ], 6),
 )
 def test_every_rule_copes_with_odd_rows(sound: Path, sql: str, all_rules: list[Rule]) -> None:
     change(sound, sql)
@@ -681,7 +682,7 @@ def test_every_rule_copes_with_odd_rows(sound: Path, sql: str, all_rules: list[R
 
 @pytest.mark.parametrize(
     "window",
-    [
+    swept([
         "1020000ns:1020001ns",
         "55013999ns:55014ms",
         "0:1021us",
@@ -691,7 +692,7 @@ def test_every_rule_copes_with_odd_rows(sound: Path, sql: str, all_rules: list[R
         "5014us:11020us",
         "6ms:6000001ns",
         "13ms:33ms",
-    ],
+    ], 4),
 )
 def test_every_rule_copes_with_any_window(sound: Path, window: str, all_rules: list[Rule]) -> None:
     made = diagnose(sound, Options(parse_window(window), rules=all_rules))

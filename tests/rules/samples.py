@@ -14,7 +14,6 @@ def row_of(name: str) -> Row:
     return judged(name)
 
 
-@cache
 def report_of(name: str, cured: bool = False) -> Report:
     """The report on a program with its fault, or without it."""
     return reported(name, cured=cured)

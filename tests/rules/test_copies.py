@@ -51,6 +51,7 @@ def test_other_programs_are_quiet(program: str, rule: str) -> None:
     assert found_on(program, rule) == ()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("program", "rule", "ranged"), PRICED)
 def test_a_run_with_spread_gives_the_same_verdict(program: str, rule: str, ranged: bool) -> None:
     exact = found_on(program, rule)[0]

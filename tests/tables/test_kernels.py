@@ -247,6 +247,7 @@ def shuffled(source: Path, target: Path, seed: int) -> Path:
     return target
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["unfused_attention", "unfused_optimizer", "fp32_memory_traffic"])
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 1 << 30))

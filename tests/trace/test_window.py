@@ -16,7 +16,7 @@ from nsysdoctor.timeline.timeline import timeline_payload
 from nsysdoctor.trace.trace import Trace, open_trace
 from nsysdoctor.trace.window import Request, parse_window, widened
 from sample_traces import PROGRAMS, record, write
-from tests import SAMPLES
+from tests import SAMPLES, swept
 from tests.make_scene import change, trace_of
 from tests.window_alone import assert_same, bounds, part_of, read, report
 
@@ -29,6 +29,7 @@ def sample(name: str) -> Path:
     return next(path for path in SAMPLE_FILES if path.stem == name)
 
 
+@pytest.mark.sweep
 @settings(max_examples=12, deadline=None)
 @given(st.sampled_from(SAMPLE_FILES), st.floats(-0.1, 1), st.floats(0.5, 4))
 @example(next(path for path in SAMPLE_FILES if path.stem == "pageable_copy"), 0.5, 1.0)
@@ -40,7 +41,7 @@ def test_a_window_gives_the_same_numbers_as_cutting_afterwards(
         assert_same(path, window)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", swept(PROGRAMS, 8))
 def test_a_window_of_any_program_gives_the_same_numbers(name: str, tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     write(record(name), path, layout="2025")
