@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from nsysdoctor import __version__
 from nsysdoctor.arrays.memory import trim_memory
 from nsysdoctor.diagnosis.capture_faults import capture_faults_of
+from nsysdoctor.diagnosis.claims import Addressed
 from nsysdoctor.diagnosis.kernel_rows import kernel_summary
+from nsysdoctor.diagnosis.lost_time import Ledger, claimed, ledger_of, renumbered
 from nsysdoctor.diagnosis.summary import (
     budgets_of,
     idle_causes_of,
@@ -23,9 +27,9 @@ from nsysdoctor.diagnosis.summary import (
 from nsysdoctor.errors import UsageError
 from nsysdoctor.replay.edits import join, of_subject
 from nsysdoctor.replay.replay import Price, Replay, finishes_of
-from nsysdoctor.report.model import Finding, Report
+from nsysdoctor.report.model import Finding, LostTime, Report
 from nsysdoctor.rulebook.evaluate import evaluate
-from nsysdoctor.rulebook.findings import Measured, make_finding, rank_key
+from nsysdoctor.rulebook.findings import CAPTURE, Measured, make_finding, rank_key
 from nsysdoctor.rulebook.rule import Rule, load_rules
 from nsysdoctor.tables.ranks.alignment import Job, RankSummary, bring_together
 from nsysdoctor.trace.trace import Trace, open_trace
@@ -59,7 +63,7 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
 _DESCRIBED = (
     "window", "step_marks", "steps", "phases", "devices", "time_budget", "idle_parts",
     "launches", "ops", "submissions", "names", "kernels", "metrics", "overruns", "arrivals",
-    "rank_activity", "clock", "ecosystem", "horizon", "step_lengths",
+    "rank_activity", "clock", "ecosystem", "horizon", "step_lengths", "lost_time",
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
@@ -72,7 +76,7 @@ _ABOUT_THE_TRACE = ("devices", "overruns", "horizon")
 
 _PRICED = (
     "constraint_graph", "api", "submissions", "window", "step_marks", "thread_handoffs",
-    "ecosystem",
+    "ecosystem", "ops",
 )  # fmt: skip
 """The tables that pricing reads, last of all."""
 
@@ -114,6 +118,7 @@ def _diagnosed(
     for name in (*_FIRST, *_SUMMARISED):
         trace.optional(name)
     described = _described(trace, index, options.brief)
+    ledger = None if options.brief else ledger_of(trace, index)
     trace.release(_DESCRIBED)
     asked = []
     for place, rule in enumerate(rules):
@@ -124,6 +129,7 @@ def _diagnosed(
     progress("pricing cures", _PRICED_SHARE)
     trim_memory()
     findings, combined = _priced(found, trace, index)
+    lost = [] if ledger is None else _claimed(ledger, findings, found, trace)
     trace.release(_PRICED)
     info = trace_info(trace)
     faults = capture_faults_of(trace, index, info.dropped)
@@ -134,6 +140,7 @@ def _diagnosed(
         traces=[info],
         capture_faults=faults,
         findings=findings,
+        lost_time=lost,
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,
         outcomes=[outcome for _, outcome in asked],
@@ -223,10 +230,12 @@ def conclude(
         for row in range(len(measured.rows))
     ]
     combined = max([report.combined_saving_ns, *(f.saving_ns or 0 for f in more)])
+    # Of equal savings the one about the whole job says more than the one about its rank.
+    findings = sorted([*more, *report.findings], key=lambda f: rank_key(f)[:3])
     return replace(
         report,
-        # Of equal savings the one about the whole job says more than the one about its rank.
-        findings=sorted([*more, *report.findings], key=lambda f: rank_key(f)[:3]),
+        findings=findings,
+        lost_time=renumbered(report.lost_time, report.findings, findings),
         outcomes=sorted([*report.outcomes, *(o for _, o in asked)], key=lambda o: o.rule),
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,
@@ -264,6 +273,34 @@ def _priced(found: list[Measured], trace: Trace, index: int) -> tuple[list[Findi
         combined = replay.saving_ns(every, "middle")
     combined = min(max(combined, largest), window.span_ns)
     return sorted(findings, key=rank_key), combined
+
+
+def _claimed(
+    ledger: Ledger, findings: Sequence[Finding], found: Sequence[Measured], trace: Trace
+) -> list[LostTime]:
+    """The rows of the ledger with the findings that claim them."""
+    addressed = Addressed(ledger.pieces, trace.optional("api"), len(trace.table("ops")))
+    about = {
+        (m.rule.name, str(row["subject"]), int(row.get("device", -1))): (m, place)
+        for m in found
+        for place, row in enumerate(m.rows.to_dict("records"))
+    }
+    claims = []
+    for finding in findings:
+        device = -1 if finding.device is None else finding.device
+        measured, row = about[finding.rule, finding.subject, device]
+        claims.append(_addressed(addressed, measured, row))
+    return claimed(ledger, claims, [f.level != "info" and f.category != CAPTURE for f in findings])
+
+
+def _addressed(addressed: Addressed, measured: Measured, row: int) -> np.ndarray:
+    mine = addressed.none()
+    if measured.edits is not None:
+        mine |= addressed.by(of_subject(measured.edits, row))
+    if measured.addressed is not None:
+        places = measured.addressed
+        mine |= addressed.within(places[places["row"].to_numpy() == row])
+    return mine
 
 
 def _price(measured: Measured, row: int, replay: Replay | None) -> Price | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysdoctor.diagnosis.diagnose import Options, Progress, conclude, diagnose_trace, summarise
+from nsysdoctor.diagnosis.lost_time import renumbered
 from nsysdoctor.report.model import Note, Outcome, Report
 from nsysdoctor.rulebook.findings import rank_key
 from nsysdoctor.rulebook.rule import Rule, load_rules, select_rules
@@ -146,12 +147,13 @@ def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Repo
         return reports[0]
     longest = max(reports, key=lambda r: r.window.span_ns)
     combined = max(r.combined_saving_ns for r in reports)
+    findings = sorted((f for r in reports for f in r.findings), key=rank_key)
     return replace(
         longest,
         traces=[t for r in reports for t in r.traces],
         devices=[d for r in reports for d in r.devices],
         idle_causes=[c for r in reports for c in r.idle_causes],
-        findings=sorted((f for r in reports for f in r.findings), key=rank_key),
+        findings=findings,
         combined_saving_ns=combined,
         combined_saving_ratio=combined / max(longest.window.span_ns, 1),
         outcomes=_outcomes(reports),
@@ -159,6 +161,9 @@ def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Repo
         metrics=[m for r in reports for m in r.metrics],
         kernels=[k for r in reports for k in r.kernels],
         capture_faults=[f for r in reports for f in r.capture_faults],
+        lost_time=[
+            row for r in reports for row in renumbered(r.lost_time, r.findings, findings)
+        ],
         notes=[*(n for r in reports for n in r.notes), *_job_notes(reports, summaries)],
     )
 

@@ -122,6 +122,36 @@ class IdleCause:
 
 
 @dataclass(frozen=True)
+class LostTime:
+    """A part of a device's lost time that one cause and one culprit own, or of the program's time
+    around it.
+
+    In the phases `before` and `after` it lies around the device's span, and `ratio` is its share
+    of all that was recorded; else `ratio` is its share of the span, and all rows of a device add
+    up to its idle, exposed copy and exposed communication time. `count` tells in how many
+    stretches it comes; `findings` are the places of the findings whose cures address a part of
+    it, and `claimed_ns` is what those to act on address.
+    """
+
+    trace: int
+    device: int
+    phase: str
+    bucket: str
+    cause: str
+    culprit: str
+    culprit_kind: str
+    thread: str
+    range: str
+    ns: int
+    ratio: float
+    count: int
+    longest_start_ns: int
+    longest_ns: int = 0
+    claimed_ns: int = 0
+    findings: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Metric:
     """One number a gate can hold against a limit, and its value in each steady step."""
 
@@ -248,6 +278,7 @@ class Report:
     kernels: list[KernelRow] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     capture_faults: list[CaptureFault] = field(default_factory=list)
+    lost_time: list[LostTime] = field(default_factory=list)
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 

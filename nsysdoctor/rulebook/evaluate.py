@@ -77,10 +77,15 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
     # Evidence and edits go by the row of what was measured, whether or not it was asked for.
     places = places_of(run(rule.evidence) if rule.evidence else None, len(rows))
     cure = run(rule.cure) if rule.cure else None
+    addressed = run(rule.addresses) if rule.addresses else None
     if len(asked) < len(rows):
         rows, places = rows.iloc[asked].reset_index(drop=True), [places[row] for row in asked]
         cure = of_subjects(cure, asked) if cure is not None else None
-    return Measured(rule, rows, places, cure)
+        if addressed is not None:
+            number = {row: place for place, row in enumerate(asked)}
+            addressed = addressed[addressed["row"].isin(number)]
+            addressed = addressed.assign(row=addressed["row"].map(number))
+    return Measured(rule, rows, places, cure, addressed)
 
 
 def _asked_for(rows: pd.DataFrame, request: Request | None) -> list[int]:

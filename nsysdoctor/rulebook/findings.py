@@ -32,12 +32,17 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What one rule found: a row per subject, where each shows and the edits that cure them."""
+    """What one rule found: a row per subject, where each shows and the edits that cure them.
+
+    `addressed` are the stretches of time that cures without edits are about: row, start_ns,
+    end_ns and, where they are of one device only, device.
+    """
 
     rule: Rule
     rows: pd.DataFrame
     places: list[Places]
     edits: Cure | None
+    addressed: pd.DataFrame | None = None
 
 
 def level_of(saving_ratio: float) -> Level:

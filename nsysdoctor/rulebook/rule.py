@@ -77,7 +77,8 @@ class Rule:
     """A rule ready to run.
 
     `measure` makes a frame of one row per subject; `cure` the edits that undo it, priced by
-    replay; `evidence` the places that show it. `tables` are the rule's own, by name.
+    replay; `evidence` the places that show it; `addresses` the time that the cure is about, for
+    a cure without edits. `tables` are the rule's own, by name.
     """
 
     name: str
@@ -85,12 +86,15 @@ class Rule:
     measure: Recipe
     cure: Recipe | None = None
     evidence: Recipe | None = None
+    addresses: Recipe | None = None
     tables: dict[str, Recipe] = field(default_factory=dict)
 
     @property
     def uses(self) -> frozenset[str]:
         """Returns the tables of the trace that the rule reads."""
-        parts = (self.measure, self.cure, self.evidence, *self.tables.values())
+        parts = (
+            self.measure, self.cure, self.evidence, self.addresses, *self.tables.values()
+        )  # fmt: skip
         asked = {name for part in parts if part is not None for name in part.needs}
         own = {self.name, *self.tables}
         return frozenset(asked - own)
@@ -134,9 +138,8 @@ def load_rule(path: Path) -> Rule:
             f"{code} defines no table {path.stem}",
             f"mark its function: @table def {path.stem}(...)",
         )
-    rule = Rule(
-        path.stem, words, measure, _part(module, "cure"), _part(module, "evidence"), made
-    )
+    cure, evidence, addresses = (_part(module, n) for n in ("cure", "evidence", "addresses"))
+    rule = Rule(path.stem, words, measure, cure, evidence, addresses, made)
     _check(rule, path)
     return rule
 
@@ -197,7 +200,8 @@ def _part(module: ModuleType, name: str) -> Recipe | None:
 
 
 def _check(rule: Rule, path: Path) -> None:
-    parts = [rule.measure, *rule.tables.values(), rule.cure, rule.evidence]
+    parts = [rule.measure, *rule.tables.values(), rule.cure, rule.evidence,
+             rule.addresses]
     asked = {name for part in parts if part is not None for name in part.params}
     given = set(rule.words.params)
     if asked != given:
