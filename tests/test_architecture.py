@@ -390,6 +390,19 @@ def test_only_a_failed_rule_hides_an_exception() -> None:
     assert [place.partition(":")[0] for place in broad] == ["nsysdoctor/rulebook/evaluate.py"]
 
 
+# --- the page that says where things are
+
+
+def test_the_page_names_every_package_and_only_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = {path.parent for path in MODULES.values()} - {ROOT / "nsysdoctor"}
+    names = {str(room.relative_to(ROOT / "nsysdoctor")) for room in rooms}
+    assert {name for name in names if f"- `{name}/`: " not in page} == set()
+    paths = re.findall(r"`((?:nsysdoctor|tests|docs|rules)/[\w./]+)`", page)
+    assert len(paths) > 15
+    assert [p for p in paths if "NAME" not in p and not (ROOT / p).exists()] == []
+
+
 # --- what must not be in the tree
 
 

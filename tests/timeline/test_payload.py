@@ -232,7 +232,7 @@ def test_names_that_would_burst_the_page_are_cut_and_said(monkeypatch: pytest.Mo
     frames = make_frames()
     whole = timeline_payload(table_source(frames), report_of(frames))
     assert "k" * 4000 in whole.names
-    monkeypatch.setattr("nsysdoctor.timeline.MOST_CHARACTERS", 1500)
+    monkeypatch.setattr("nsysdoctor.timeline.timeline.MOST_CHARACTERS", 1500)
     cut = timeline_payload(table_source(frames), report_of(frames))
     assert sum(map(len, cut.names)) <= 1500
     assert "names are cut after" in cut.notes[0]
