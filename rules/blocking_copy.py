@@ -33,6 +33,7 @@ _COLUMNS = [
 def blocking(
     copies: pd.DataFrame,
     loop_copies: np.ndarray,
+    staged_peers: np.ndarray,
     blocking_sets: pd.DataFrame,
     window: pd.DataFrame,
     *,
@@ -45,7 +46,7 @@ def blocking(
     returned_ns, where (the device; ONCE for copies that no step repeats). Read-backs of a few
     bytes are left to the rule about synchronisation.
     """
-    mine = copies["sync_call"].to_numpy(copy=True)
+    mine = copies["sync_call"].to_numpy() & ~staged_peers
     up = (copies["direction"] == "HtoD").to_numpy()
     down = (copies["direction"] == "DtoH").to_numpy()
     mine &= up | (down & (copies["bytes"] > scalar_bytes).to_numpy())

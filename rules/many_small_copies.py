@@ -14,26 +14,39 @@ from nsysdoctor.trace.recipe import table
 
 KEYS = ["device", "direction"]
 _BUS = ("HtoD", "DtoH")
+_WAYS = (*_BUS, "DtoD", "PtoP")
+_ARGUMENT_BYTES = 4_096
+"""What the arguments of a launch hold on any CUDA version."""
+
+_DIRECTIVES = frozenset({"openmp", "openacc", "fortran", "stdpar"})
+
+_ON_DEVICE_NS = 2_000
+"""What a kernel takes that moves small pieces within device memory, beside the bytes."""
 
 
 @table
 def small_runs(
     copies: pd.DataFrame,
     loop_copies: np.ndarray,
+    staged_peers: np.ndarray,
     links: Links,
     api: pd.DataFrame,
+    window: pd.DataFrame,
     *,
     small_bytes: int,
     least_count: int,
+    short_ratio: float,
 ) -> pd.DataFrame:
-    """Returns the small copies of the steps that stand in a run of at least `least_count`.
+    """Returns the small copies of the steps that stand in a run of at least `least_count`, and
+    those of shorter runs where their calls take `short_ratio` of the window.
 
     Columns as in `copies`, and `run` and `last` (bool: the last of its run). A run has one
     stream, one direction and one thread, and nothing between: no other operation of its stream
     and no synchronisation of the thread.
     """
-    small = copies["direction"].isin(_BUS) & (copies["bytes"] <= small_bytes)
-    found = copies[(small & (copies["api"] >= 0)).to_numpy() & loop_copies]
+    small = copies["direction"].isin(_WAYS) & (copies["bytes"] <= small_bytes)
+    small &= copies["api"] >= 0
+    found = copies[small.to_numpy() & loop_copies & ~staged_peers]
     found = found.assign(waited=_waited(api, found["api"].to_numpy()))
     found = found.sort_values(["lane", "op"], kind="stable")
     same = ["lane", "direction", "thread", "waited"]
@@ -42,7 +55,12 @@ def small_runs(
     found["run"] = (~follows).cumsum()
     size = found.groupby("run", sort=True)["run"].transform("size")
     found["last"] = ~found["run"].duplicated(keep="last")
-    return found[size >= least_count].sort_values("op", ignore_index=True)
+    short = (size >= 2) & (size < least_count)
+    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    busy = (found["returned_ns"] - found["called_ns"]).where(short, 0)
+    much = busy.groupby([found[key] for key in KEYS], sort=False).transform("sum")
+    kept = (size >= least_count) | (short & (much >= short_ratio * span))
+    return found[kept].sort_values("op", ignore_index=True)
 
 
 def _waited(api: pd.DataFrame, call: Ints) -> Ints:
@@ -66,6 +84,7 @@ def many_small_copies(small_runs: pd.DataFrame) -> pd.DataFrame:
             "typical_bytes": int(mine["bytes"].median()),
             "work_ns": int((mine["end_ns"] - mine["start_ns"]).sum()),
             "call_ns": int((mine["returned_ns"] - mine["called_ns"]).sum()),
+            "variant": "on_bus" if direction in _BUS else "on_device",
         }
         for (device, direction), mine in small_runs.groupby(KEYS, sort=True)
     ]
@@ -73,10 +92,16 @@ def many_small_copies(small_runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def cure(
-    many_small_copies: pd.DataFrame, small_runs: pd.DataFrame, pinned_rates: pd.DataFrame
+    many_small_copies: pd.DataFrame,
+    small_runs: pd.DataFrame,
+    pinned_rates: pd.DataFrame,
+    devices: pd.DataFrame,
+    ecosystem: str,
 ) -> list[pd.DataFrame]:
     """One copy of the total size in place of each run's last one; the others, their calls and the
-    time between the calls vanish. At worst that time is spent on gathering the pieces."""
+    time between the calls vanish. At worst that time is spent on gathering the pieces; so it is
+    where the pieces lie on the device, since the host tells a kernel where. Uploads that fit in
+    a launch's arguments need no copy at best, nor do descriptors that a directive maps once."""
     row = same_keys(small_runs, many_small_copies, KEYS)
     call, op = small_runs["api"].to_numpy(), small_runs["op"].to_numpy()
     last = small_runs["last"].to_numpy()
@@ -85,19 +110,53 @@ def cure(
     outside = _outside(small_runs)
     total = small_runs.groupby("run", sort=True)["bytes"].transform("sum")
     whole = small_runs.assign(bytes=total)[last]
+    inside = ~whole["direction"].isin(_BUS).to_numpy()
+
+    def moved(column: str) -> Ints:
+        took = moved_ns(whole, pinned_rates, column)
+        return np.where(inside, _on_device_ns(whole, devices), took)
+
+    spared = last & (total <= _ARGUMENT_BYTES).to_numpy()
+    spared &= (small_runs["direction"] == "HtoD").to_numpy()
+    between = np.where(small_runs["direction"].isin(_BUS), 0, outside)
     return join(
+        *_spared(row[spared], call[spared], op[spared], outside[spared],
+                 only_fast=ecosystem not in _DIRECTIVES),
         edits(Change.CALL_NS, row[gone], call[gone], 0),
         edits(Change.UNBLOCK, row[gone], call[gone], 0),
-        edits(Change.OUTSIDE_NS, row[later], call[later], 0, slow_ns=outside[later]),
+        edits(
+            Change.OUTSIDE_NS, row[later], call[later], between[later],
+            slow_ns=outside[later], fast_ns=0,
+        ),
         edits(Change.OP_NS, row[gone], op[gone], 0),
         edits(Change.FREE_OP, row[gone], op[gone]),
         edits(Change.RELEASE, row[gone], op[gone]),
         edits(
-            Change.OP_NS, row[last], op[last], moved_ns(whole, pinned_rates),
-            slow_ns=moved_ns(whole, pinned_rates, "slow_bytes_per_s"),
-            fast_ns=moved_ns(whole, pinned_rates, "fast_bytes_per_s"),
+            Change.OP_NS, row[last], op[last], moved("bytes_per_s"),
+            slow_ns=moved("slow_bytes_per_s"), fast_ns=moved("fast_bytes_per_s"),
         ),
     )  # fmt: skip
+
+
+def _spared(
+    row: Ints, call: Ints, op: Ints, outside: Ints, *, only_fast: bool
+) -> list[pd.DataFrame]:
+    """No copy and no call; the time before the call goes with it."""
+    return [
+        edits(Change.UNBLOCK, row, call, 0, only_fast=only_fast),
+        edits(Change.OUTSIDE_NS, row, call, 0, slow_ns=outside, only_fast=only_fast),
+        edits(Change.OP_NS, row, op, 0, only_fast=only_fast),
+        edits(Change.FREE_OP, row, op, only_fast=only_fast),
+        edits(Change.RELEASE, row, op, only_fast=only_fast),
+    ]
+
+
+def _on_device_ns(whole: pd.DataFrame, devices: pd.DataFrame) -> Ints:
+    """What one kernel takes that reads and writes the bytes in device memory."""
+    rate = whole["device"].map(devices.set_index("device")["memory_bandwidth_bytes_per_s"])
+    known = rate.fillna(0).replace(0, np.inf).to_numpy(dtype=np.float64)
+    moved = _ON_DEVICE_NS + 2e9 * whole["bytes"].to_numpy() / known
+    return np.asarray(moved, dtype=np.int64)
 
 
 def _outside(small_runs: pd.DataFrame) -> Ints:

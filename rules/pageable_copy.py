@@ -28,6 +28,7 @@ LOOP, SMALL, ONCE = range(3)
 def blocked(
     copies: pd.DataFrame,
     loop_copies: np.ndarray,
+    staged_peers: np.ndarray,
     ops: pd.DataFrame,
     window: pd.DataFrame,
     *,
@@ -41,7 +42,7 @@ def blocked(
     for ONCE.
     """
     require_kinds(copies)
-    mine = (copies["pageable"] & copies["async_call"]).to_numpy()
+    mine = (copies["pageable"] & copies["async_call"]).to_numpy() & ~staged_peers
     if not tells_outside(window):
         mine = mine & loop_copies
     large = (copies["bytes"] >= min_bytes).to_numpy()

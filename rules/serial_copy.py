@@ -14,15 +14,18 @@ KEYS = ["device", "direction"]
 
 
 @table
-def serial(copies: pd.DataFrame, loop_copies: np.ndarray) -> pd.DataFrame:
+def serial(
+    copies: pd.DataFrame, loop_copies: np.ndarray, staged_peers: np.ndarray
+) -> pd.DataFrame:
     """Returns the asynchronous copies of the steps between pinned memory and a device during
-    which the device computes nothing, for a part of their time at least."""
+    which the device computes nothing, for a part of their time at least; pieces of copies
+    between devices apart."""
     require_kinds(copies)
     up = (copies["direction"] == "HtoD") & (copies["src_kind"] == PINNED)
     down = (copies["direction"] == "DtoH") & (copies["dst_kind"] == PINNED)
     queued = copies["async_call"] | (copies["api"] < 0)
     mine = (up | down) & queued & (copies["exposed_ns"] > 0)
-    return copies[mine.to_numpy() & loop_copies]
+    return copies[mine.to_numpy() & loop_copies & ~staged_peers]
 
 
 @table

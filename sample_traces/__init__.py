@@ -19,6 +19,7 @@ from sample_traces.programs import (
     healthy,
     host_side,
     launches,
+    links,
     sharing,
     syncs,
 )
@@ -38,6 +39,7 @@ __all__ = [
 
 _MODULES = (
     copies,
+    links,
     syncs,
     host_side,
     driver,

@@ -139,6 +139,11 @@ def download(size_bytes: int, *, pinned: bool = False) -> Copy:
     return Copy(Direction.DTOH, size_bytes, Memory.DEVICE, target)
 
 
+def on_device(size_bytes: int) -> Copy:
+    """A copy within device memory."""
+    return Copy(Direction.DTOD, size_bytes, Memory.DEVICE, Memory.DEVICE)
+
+
 @cache
 def short_name(demangled: str) -> str:
     """The base function name of a demangled signature, as an export's shortName has it."""

@@ -123,8 +123,13 @@ def _rate(
         told = profile.pinned_rate(direction)
         if told is not None:
             return device, direction, told.median, told.low, told.high, True
-    link = next(rate for least, rate in _LINK_BYTES_PER_S if max(major, 0) >= least)
+    link = link_bytes_per_s(major)
     return device, direction, link, link / 2, link * 1.2, False
+
+
+def link_bytes_per_s(compute_major: int) -> float:
+    """Returns what a x16 link carries that GPUs of a compute capability have."""
+    return next(rate for least, rate in _LINK_BYTES_PER_S if max(compute_major, 0) >= least)
 
 
 def pinned_ns(copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s") -> np.ndarray:

@@ -1,0 +1,68 @@
+"""Programs whose copies go the wrong way: a slow link, peers by way of the host, needless trips."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sample_traces import kernels
+from sample_traces.engine import Routine
+from sample_traces.hardware import A100_80GB, Card
+from sample_traces.program import Program
+from sample_traces.programs.copies import overlapped
+from sample_traces.programs.training import MIB, Job, launch_all
+from sample_traces.sample import Sample
+from sample_traces.work import Kernel, on_device, upload
+
+LINK_RATE = 25_000_000_000
+SLOTS: dict[bool, Card] = {
+    False: replace(A100_80GB, pinned_htod=6_000_000_000, pinned_dtoh=LINK_RATE),
+    True: replace(A100_80GB, pinned_htod=LINK_RATE, pinned_dtoh=LINK_RATE),
+}
+
+
+def slow_link(cured: bool) -> Program:
+    """Batches that are prefetched from pinned memory of the other socket."""
+    job = Job(Program(SLOTS[cured]))
+    return overlapped(job, (upload(96 * MIB, pinned=True),), 10_000_000, 36)
+
+
+def element_copies(cured: bool) -> Program:
+    """Elements that a loop sets one by one with copies within device memory."""
+    job = Job(Program(A100_80GB, nvtx=False), "ruby")
+    card = A100_80GB
+    work = [kernels.gemm(card, "bf16", 4096, 4096, 4096)] * 3
+    scatter = Kernel("scatter_pieces(const Piece *, int)", 3_000, grid=(4, 1, 1))
+    element, count = on_device(8), 400
+
+    def step(_: int) -> Routine[None]:
+        for _number in range(count):
+            yield from job.main.work(900)
+            if not cured:
+                yield from job.main.copy(job.stream, element)
+        if cured:
+            yield from job.main.launch(job.stream, scatter)
+        yield from launch_all(job.main, job.stream, work, 2_000)
+        yield from job.main.synchronize_stream(job.stream)
+
+    return job.run(24, step, weights=0)
+
+
+SAMPLES = (
+    Sample(
+        "slow_link",
+        "Batches prefetched from pinned memory at a quarter of the link's rate",
+        "slow_link",
+        slow_link,
+        cure="the copies run at the rate of the link",
+        quiet=("serial_copy", "pageable_copy", "input_starvation"),
+    ),
+    Sample(
+        "element_copies",
+        "Four hundred elements set one by one with copies on the device",
+        "many_small_copies",
+        element_copies,
+        cure="one kernel moves all elements, after the same loop on the host",
+        also=("host_bound", "launch_bound", "sync_in_loop"),
+        quiet=("serial_copy", "pageable_copy"),
+    ),
+)
