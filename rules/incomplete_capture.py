@@ -41,11 +41,12 @@ def asked_kernels(
     api_names: pd.DataFrame,
     links: Links,
     processes: pd.DataFrame,
+    call_errors: pd.DataFrame,
     request: Request,
 ) -> Asked:
-    """Returns the launch calls, and those of them whose work the trace does not hold."""
+    """Returns the launch calls that did not fail, and those whose work the trace does not hold."""
     asked = (api["verb"].to_numpy() == int(Verb.LAUNCH)) & api["top"].to_numpy()
-    asked &= ~_captured(api, api_names)
+    asked &= ~(_captured(api, api_names) | _failed(api, call_errors))
     if (shown := request.shown(api)) is not None:
         asked &= shown
     count = np.bincount(api["process"].to_numpy()[asked], minlength=len(processes))
@@ -53,6 +54,18 @@ def asked_kernels(
     asked[links.call[links.call >= 0]] = False
     lost = api.loc[asked, ["process", "start_ns", "end_ns"]].reset_index(drop=True)
     return Asked(count, int(first_ns), lost)
+
+
+def _failed(api: pd.DataFrame, call_errors: pd.DataFrame) -> np.ndarray:
+    """Calls that returned an error: there is no kernel to be lost."""
+    columns = ["thread", "start_ns"]
+    found = pd.MultiIndex.from_frame(call_errors[columns])
+    if not len(found):
+        return np.zeros(len(api), dtype=bool)
+    near = np.flatnonzero(np.isin(api["start_ns"].to_numpy(), call_errors["start_ns"].to_numpy()))
+    failed = np.zeros(len(api), dtype=bool)
+    failed[near] = pd.MultiIndex.from_frame(api[columns].iloc[near]).isin(found)
+    return failed
 
 
 def _captured(api: pd.DataFrame, api_names: pd.DataFrame) -> np.ndarray:

@@ -50,6 +50,7 @@ def drains(
     input_waits: pd.DataFrame,
     slow_graphs: pd.DataFrame,
     driver_calls: pd.DataFrame,
+    costly_calls: pd.DataFrame,
     ops: pd.DataFrame,
     ops_near: np.ndarray,
     gaps: pd.DataFrame,
@@ -82,7 +83,7 @@ def drains(
     )
     found = found[found["device"] >= 0].reset_index(drop=True)
     found = found.assign(gap=_gap_behind(found, gaps))
-    late = pd.concat([host_pauses, input_waits, slow_graphs, driver_calls])
+    late = pd.concat([host_pauses, input_waits, slow_graphs, driver_calls, costly_calls])
     kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
     kept &= ~_profiled(found, gaps, idle_parts.profiled)
     return found[kept].reset_index(drop=True)
@@ -96,7 +97,8 @@ def _held_elsewhere(
     late: pd.DataFrame,
 ) -> np.ndarray:
     """Waits behind which something else holds the device up for most of the hole: input that is
-    not there, the code of a host that binds, a graph launch that takes too long, the driver.
+    not there, the code of a host that binds, a graph launch that takes too long, the driver, a
+    call that asks for something.
 
     The waits between two pieces of work that a chain submits share the hole behind them.
     """

@@ -34,6 +34,29 @@ class Host(Thread):
         self._call_row(name, start_ns, correlation)
         return correlation
 
+    def refused(self, name: str, error: int) -> Routine[None]:
+        """A call that does nothing and returns an error."""
+        start_ns, correlation = self.now, self.process.next_correlation()
+        yield from self._driver(LAUNCH_COST_NS)
+        self._call_row(name, start_ns, correlation, error)
+
+    def host_function(
+        self, stream: Stream, runner: Thread, nominal_ns: int, api: str
+    ) -> Routine[None]:
+        """Put a function into a stream: what is behind it waits until `runner` has run it."""
+        task = stream.gpu.mark(stream)
+
+        def run() -> Routine[None]:
+            for earlier in task.waits:
+                yield earlier.done
+            yield from runner.os_call("write", nominal_ns)
+            task.end_ns = runner.now
+            task.done.fire()
+
+        runner.start(run())
+        stream.pending_waits.append(task)
+        yield from self.call(api, COPY_COST_NS)
+
     def _driver(self, nominal_ns: int, locked: bool = False) -> Routine[None]:
         """Spend time in the driver, behind whoever holds its lock."""
         lock = self.process.lock
@@ -44,10 +67,10 @@ class Host(Thread):
         yield self.cost(nominal_ns)
         lock.release()
 
-    def _call_row(self, name: str, start_ns: int, correlation: int) -> None:
+    def _call_row(self, name: str, start_ns: int, correlation: int, error: int = 0) -> None:
         driver = name.startswith(DRIVER_CALLS) and not name.startswith("cuda")
         pid = self.process.pid
-        row = Call(pid, self.tid, start_ns, self.now, name, correlation, int(driver))
+        row = Call(pid, self.tid, start_ns, self.now, name, correlation, int(driver), error)
         self.rows.calls.append(row)
 
     def _push(self, stream: Stream, work: Work, correlation: int, arrival_ns: int) -> Task:

@@ -113,6 +113,11 @@ class Gpu:
         self._advance(stream)
         return task
 
+    def mark(self, stream: Stream) -> Task:
+        """A task that the device does not run, behind what a stream holds."""
+        signals = (Signal(self.clock), Signal(self.clock))
+        return Task(Set(0), stream, 0, self.clock.now, stream.unfinished(), *signals)
+
     def _advance(self, stream: Stream) -> None:
         """Hand the head of a stream to its resource as soon as nothing else holds it."""
         if stream.active is not None or not stream.queue:

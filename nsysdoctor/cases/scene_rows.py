@@ -105,7 +105,9 @@ class _Writer:
             self._add(source, {**base, "name_id": self._text(" ".join(event.words))})
         else:
             number = self._numbered(position, event.place.process)
-            self._add("api", {**base, "name_id": self._text(event.what), "correlation": number})
+            named = {"name_id": self._text(event.what), "correlation": number}
+            returned = {"return_value": int(event.options.get("error", "0"))}
+            self._add("api", {**base, **named, **returned})
             self._synchronisation(event, number)
 
     def _domain(self, event: Event) -> int:

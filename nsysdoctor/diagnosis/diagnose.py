@@ -231,7 +231,7 @@ def conclude(
     ]
     combined = max([report.combined_saving_ns, *(f.saving_ns or 0 for f in more)])
     # Of equal savings the one about the whole job says more than the one about its rank.
-    findings = sorted([*more, *report.findings], key=lambda f: rank_key(f)[:3])
+    findings = sorted([*more, *report.findings], key=lambda f: rank_key(f)[:4])
     return replace(
         report,
         findings=findings,

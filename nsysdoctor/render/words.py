@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from nsysdoctor.report.model import DeviceBudget, Evidence, Finding, IdleCause, Outcome, Report
+from nsysdoctor.report.model import (
+    FAILURES,
+    DeviceBudget,
+    Evidence,
+    Finding,
+    IdleCause,
+    Outcome,
+    Report,
+)
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
 BUCKETS = ("compute", "communication", "copy", "idle")
@@ -208,6 +216,9 @@ def utilization_text(report: Report) -> str:
 def cure_headline(report: Report) -> str:
     """Returns what the best cure saves and what all cures save, in a sentence or two."""
     best = first_cure(report)
+    failed = next((f for f in to_act_on(report.findings) if f.category == FAILURES), None)
+    if failed is not None:
+        return f"{failed.title}: {failed.message}"
     if best is None:
         if to_act_on(report.findings):
             return "The cures of the findings have no price in time."

@@ -16,6 +16,9 @@ State = Literal["found", "passed", "skipped", "failed"]
 Basis = Literal["measured", "geometry", "inferred"]
 Quantity = int | float | str | None
 
+FAILURES = "failures"
+"""The category of rules about work that the device refused; nothing else counts before that."""
+
 LEVELS: tuple[Level, ...] = ("high", "medium", "low", "info")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysdoctor.replay.edits import Cure
 from nsysdoctor.replay.replay import Price
-from nsysdoctor.report.model import LEVELS, Evidence, Finding, Level, Quantity
+from nsysdoctor.report.model import FAILURES, LEVELS, Evidence, Finding, Level, Quantity
 from nsysdoctor.rulebook.evidence import EVIDENCE_LIMIT, longest_places
 from nsysdoctor.rulebook.rule import Rule
 from nsysdoctor.units import quantity_text
@@ -50,12 +50,14 @@ def level_of(saving_ratio: float) -> Level:
     return next((level for least, level in _SHARES if saving_ratio >= least), "info")
 
 
-def rank_key(finding: Finding) -> tuple[int, bool, int, str, str, int]:
+def rank_key(finding: Finding) -> tuple[bool, int, bool, int, str, str, int]:
     """Returns what findings are sorted by: level, saving, then names, so that no two tie.
 
-    Among those for the record the ones that limit what the capture can show come first.
+    Failures to act on come before all others, since a program that did not work has no time worth
+    pricing. Among those for the record the ones that limit what the capture can show come first.
     """
     return (
+        finding.category != FAILURES or finding.level == "info",
         LEVELS.index(finding.level),
         finding.level != "info" or finding.category != CAPTURE,
         -(finding.saving_ns or 0),

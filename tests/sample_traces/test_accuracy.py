@@ -17,7 +17,10 @@ from tests.rules.samples import report_of, row_of
 
 GOLDEN = TESTS / "golden" / "accuracy.txt"
 FAULTY = [name for name, sample in PROGRAMS.items() if sample.rule]
-UNPRICED = {"graph_kernels_hidden", "incomplete_capture", "one_thread", "register_spill"}
+UNPRICED = {
+    "graph_kernels_hidden", "incomplete_capture", "one_thread", "refused_launches",
+    "register_spill",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAULTY)
