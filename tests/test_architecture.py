@@ -30,7 +30,8 @@ FORBIDDEN_WORDS = frozenset(
 
 LAYERS = (
     "errors", "units", "arrays", "report", "ingest", "roofline", "trace",
-    "tables.activity", "tables.host", "tables.dependencies", "tables.account", "tables.steps",
+    "tables.activity", "tables.host", "tables.host_activity",
+    "tables.dependencies", "tables.account", "tables.steps",
     "tables.loop", "tables.ledger", "tables.kernels", "tables.ranks", "tables",
     "replay", "rulebook", "diagnosis", "cases", "timeline", "jobs", "gate", "diff", "history",
     "render", "export", "torch", "config", "commands", "cli", "__main__",

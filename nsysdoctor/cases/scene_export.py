@@ -14,7 +14,8 @@ from typing import Any
 from nsysdoctor.cases.scene_rows import Row, rows_of
 from nsysdoctor.cases.scene_text import Scene
 from nsysdoctor.errors import RuleError
-from nsysdoctor.ingest.schema import OPEN_NS, SOURCES, Column, Source
+from nsysdoctor.ingest.schema import OPEN_NS, SOURCES
+from nsysdoctor.ingest.source import Column, Source
 
 
 def write_scene(scene: Scene, path: Path, without: Collection[str] = ()) -> None:

@@ -6,6 +6,7 @@ Old spellings of tables and columns end here; nothing above knows a version of n
 from __future__ import annotations
 
 from nsysdoctor.ingest.reader import Export, open_export
-from nsysdoctor.ingest.schema import SOURCES, Source
+from nsysdoctor.ingest.schema import SOURCES
+from nsysdoctor.ingest.source import Source
 
 __all__ = ["SOURCES", "Export", "Source", "open_export"]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from nsysdoctor.ingest.schema import OPEN_NS, Column, Source
+from nsysdoctor.ingest.schema import OPEN_NS
+from nsysdoctor.ingest.source import Column, Source
 from nsysdoctor.ingest.store import NAME_LIMIT, Store
 
 if TYPE_CHECKING:

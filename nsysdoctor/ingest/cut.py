@@ -15,7 +15,8 @@ Of a window [low, high) these are
   its start;
 - of an operation that reaches over the edges, the next one of its stream: it tells whether its end
   can be;
-- what else the host did (ranges, OS calls, pauses) from the first to the last of those calls.
+- what else the host did (ranges, OS calls, pauses, samples, whether threads ran) from the first
+  to the last of those calls.
 
 Rows whose times cannot be pass every condition, so that they are counted as ever.
 """
@@ -29,7 +30,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from nsysdoctor.ingest.export_codes import FAR_NS, PROCESS_MASK
-from nsysdoctor.ingest.schema import Source
+from nsysdoctor.ingest.host_sources import HOST_SPANS
+from nsysdoctor.ingest.source import Source
 
 LONGEST_NS = 100 * 86_400 * 10**9
 """No capture lasts a hundred days."""
@@ -39,7 +41,7 @@ LARGE_BYTES = 1 << 20
 
 OPERATIONS = ("kernel", "memcpy", "memset", "graph")
 _ON_DEVICE = (*OPERATIONS, "api")
-_ON_HOST = ("nvtx", "osrt", "overhead", "cuda_overhead", "sync")
+_ON_HOST = ("nvtx", "osrt", "overhead", "cuda_overhead", "sync", *HOST_SPANS)
 _LINKED = (*OPERATIONS, "api", "sync", "event")
 
 _SHARE, _LEAST_NS, _MOST_NS = 10, 20_000_000, 1_000_000_000
@@ -118,6 +120,8 @@ class Cut:
             kept.append(self._near(source, present, self.low_ns, self.high_ns))
         if source.name in _ON_HOST:
             kept.append(self._near(source, present, self.host_low_ns, self.host_high_ns))
+        if source.name in ("sample", "sched", "sample_frame"):
+            kept.append(self._instants(source, present))
         if source.name in _LINKED:
             kept += self._linked(source, present) or ["0"]
         if source.name in OPERATIONS:
@@ -143,6 +147,23 @@ class Cut:
             early = f"{kind} = {_MARK} AND {start} < {low_ns}"
             apart = f"({apart} OR {early}) AND {kind} != {_DOMAIN}"
         return f"({apart} AND {sound(source, present)}) IS NOT TRUE"
+
+    def _instants(self, source: Source, present: Sequence[str]) -> str:
+        """Samples of the time that calls are read of, the frames of those, and what tells whether
+        each thread runs: the events then, the last ones before and the first ones after."""
+        low, high = self.host_low_ns, self.host_high_ns
+        inside = f"start >= {low} AND start < {high}"
+        if source.name == "sample_frame":
+            return f"id IN (SELECT id FROM COMPOSITE_EVENTS WHERE {inside})"
+        if source.name == "sample" or spelled(source, "global_tid", present) is None:
+            return inside
+        table = source.tables[0]
+        nearest = " OR ".join(
+            f"(globalTid, start) IN (SELECT globalTid, {end}(start) FROM {table} "
+            f"WHERE {where} GROUP BY globalTid)"
+            for end, where in (("max", f"start < {low}"), ("min", f"start >= {high}"))
+        )
+        return f"{inside} OR {nearest}"
 
     def _linked(self, source: Source, present: Sequence[str]) -> list[str]:
         id_of = spelled(source, "correlation", present)

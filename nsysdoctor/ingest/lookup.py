@@ -19,7 +19,7 @@ from nsysdoctor.ingest.cut import (
 )
 from nsysdoctor.ingest.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.ingest.reader import Export
-from nsysdoctor.ingest.schema import Source
+from nsysdoctor.ingest.source import Source
 
 PLACE = ["global_pid", "ordinal", "context", "green", "stream"]
 KERNELS = ("global_pid", "full_id", "early")

@@ -24,8 +24,9 @@ from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.cut import LONGEST_NS, Cut, sound
 from nsysdoctor.ingest.export_codes import FAR_NS
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
-from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS, Source
+from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS
 from nsysdoctor.ingest.scratch import Scratch
+from nsysdoctor.ingest.source import Source
 from nsysdoctor.ingest.store import UnexpectedError
 
 _ROW_BYTES = 8

@@ -6,8 +6,10 @@ a stored schema version does not prove that a column is there, so everything is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from nsysdoctor.ingest.host_sources import HOST_SOURCES
+from nsysdoctor.ingest.source import SPAN as _SPAN
+from nsysdoctor.ingest.source import THREAD as _THREAD
+from nsysdoctor.ingest.source import Column, Source
 
 INVALID_ID = 0xFFFFFFFF
 """The value that stands for "no stream" and "no event" in synchronisation rows."""
@@ -16,39 +18,6 @@ OPEN_NS = -(1 << 63)
 """Stands for the NULL end of a range that was never closed."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column we want: our name, its spellings in the export, and what stands for NULL.
-
-    `default` None marks a column without which the table cannot be read. Kind `time` rows are
-    dropped and counted when the value is no integer; `text` comes as lenient text; `id` as a
-    categorical of integers: long numbers of which there are few.
-    """
-
-    name: str
-    spellings: tuple[str, ...]
-    default: int | None = 0
-    kind: Literal["int", "time", "text", "id"] = "int"
-    width: Literal["int64", "int32", "int16", "int8"] = "int64"
-    """The narrowest type worth trying; a column with larger values is wider."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One table of an export, whatever its version calls it, and the flag that records it."""
-
-    name: str
-    tables: tuple[str, ...]
-    flag: str
-    columns: tuple[Column, ...]
-    where: tuple[str, str] | None = None
-    """A filter (column that must exist, SQL condition); without the column all rows count."""
-
-
-_SPAN = (
-    Column("start_ns", ("start",), None, "time"),
-    Column("end_ns", ("end",), None, "time"),
-)
 _PLACE = (
     Column("ordinal", ("deviceId",), width="int16"),
     Column("context", ("contextId",), width="int16"),
@@ -131,7 +100,7 @@ API = Source(
     _CUDA,
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",), kind="id"),
+        _THREAD,
         Column("correlation", ("correlationId",), width="int32"),
         Column("name_id", ("nameId",), -1, width="int32"),
         Column("return_value", ("returnValue",), width="int32"),
@@ -172,7 +141,7 @@ NVTX = Source(
         Column("end_ns", ("end",), OPEN_NS),
         Column("event_type", ("eventType",), None, width="int8"),
         Column("text_id", ("textId",), -1, kind="id"),
-        Column("global_tid", ("globalTid",), kind="id"),
+        _THREAD,
         Column("domain", ("domainId",), width="int32"),
         Column("text", ("text",), None, "text"),
     ),
@@ -185,7 +154,7 @@ OSRT = Source(
     "--trace=osrt",
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",), kind="id"),
+        _THREAD,
         Column("name_id", ("nameId",), -1, width="int32"),
         Column("nesting", ("nestingLevel",), width="int32"),
     ),
@@ -197,7 +166,7 @@ OVERHEAD = Source(
     _CUDA,
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",), kind="id"),
+        _THREAD,
         Column("name_id", ("nameId",), -1, width="int32"),
     ),
 )
@@ -208,7 +177,7 @@ CUDA_OVERHEAD = Source(
     _CUDA,
     (
         *_SPAN,
-        Column("global_tid", ("globalTid",), kind="id"),
+        _THREAD,
         Column("overhead_type", ("overheadType",)),
     ),
 )
@@ -331,6 +300,7 @@ STRINGS = Source(
 SOURCES: tuple[Source, ...] = (
     KERNEL, MEMCPY, MEMSET, GRAPH, API, SYNC, EVENT, NVTX, OSRT, OVERHEAD, CUDA_OVERHEAD,
     GPU, OLD_GPU, CUDA_DEVICE, CONTEXT, STREAM, THREAD_NAME, PROCESS_NAME, DIAGNOSTIC, SESSION,
+    *HOST_SOURCES,
 )  # fmt: skip
 
 MARKS: frozenset[str] = frozenset(

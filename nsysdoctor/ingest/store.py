@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.ingest.schema import Column
+from nsysdoctor.ingest.source import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa

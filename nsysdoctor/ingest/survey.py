@@ -15,7 +15,8 @@ import pandas as pd
 from nsysdoctor.ingest.cut import OPERATIONS, Capture, Cut, Stretch, View, widened
 from nsysdoctor.ingest.lookup import COPIES, KERNELS, PLACE, Lookup, Pairs, Values
 from nsysdoctor.ingest.reader import Export
-from nsysdoctor.ingest.schema import SOURCES, Source
+from nsysdoctor.ingest.schema import SOURCES
+from nsysdoctor.ingest.source import Source
 
 _SURE_NS = 100_000
 """Only a longer operation can reach over the next ones of its stream so far that it cannot be."""

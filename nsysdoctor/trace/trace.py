@@ -15,7 +15,8 @@ import pandas as pd
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.ingest.cut import WHOLE, View, outlined
 from nsysdoctor.ingest.reader import Export, open_export
-from nsysdoctor.ingest.schema import SOURCES, Source
+from nsysdoctor.ingest.schema import SOURCES
+from nsysdoctor.ingest.source import Source
 from nsysdoctor.ingest.survey import surroundings, survey
 from nsysdoctor.trace.identity import Identity, identity_of
 from nsysdoctor.trace.recipe import Recipe, recipes

@@ -9,7 +9,8 @@ import resource
 import sys
 import time
 
-from nsysdoctor.ingest.schema import API, KERNEL, MEMCPY, MEMSET, NVTX, OSRT, SYNC, Source
+from nsysdoctor.ingest.schema import API, KERNEL, MEMCPY, MEMSET, NVTX, OSRT, SYNC
+from nsysdoctor.ingest.source import Source
 
 SOURCES = (KERNEL, MEMCPY, MEMSET, API, SYNC, NVTX, OSRT)
 
