@@ -14,7 +14,10 @@ from nsysdoctor.rulebook.rule import Rule, load_rules
 from nsysdoctor.trace.trace import Trace, open_trace
 from nsysdoctor.trace.window import Request
 
-PARTS = ("window", "steps", "phases", "devices", "idle_causes", "metrics", "notes", "kernels")
+PARTS = (
+    "window", "steps", "phases", "devices", "idle_causes", "metrics", "notes", "kernels",
+    "lost_time",
+)  # fmt: skip
 
 
 @cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysdoctor import units
-from nsysdoctor.render import words
+from nsysdoctor.render import account, words
 from nsysdoctor.report.model import DeviceBudget, Report
 from nsysdoctor.timeline.payload import PAINTS, Payload
 
@@ -143,6 +143,8 @@ def _headline(report: Report) -> tuple[str, str]:
     ratios = [device.utilization_ratio for device in report.devices]
     if not ratios:
         return "–", "no GPU activity"
+    if not words.holds_kernels(report):
+        return "–", "no kernels in the capture"
     low, high = units.ratio_text(min(ratios)), units.ratio_text(max(ratios))
     if len(ratios) == 1:
         return low, "GPU utilization"
@@ -221,7 +223,7 @@ def _context(report: Report, payloads: Sequence[Payload]) -> Iterator[tuple[str,
     yield "figure", figure
     yield "figure_text", figure_text
     yield "utilization", words.utilization_text(report)
-    yield "cure", words.cure_headline(report)
+    yield "cure", " ".join(account.verdict(report))
     yield "window", words.window_text(report)
     yield "acting", words.to_act_on(report.findings)
     yield "record", [finding for finding in report.findings if finding.level == "info"]

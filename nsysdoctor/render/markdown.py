@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from nsysdoctor.render import words
+from nsysdoctor.render import account, words
 from nsysdoctor.report.model import DeviceBudget, Finding, Report
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
@@ -98,7 +98,8 @@ def render_markdown(report: Report, *, top: int = 5) -> str:
     findings = words.to_act_on(report.findings)
     names = ", ".join(words.trace_label(report, index) for index in range(len(report.traces)))
     lines = [f"### nsysdoctor: {literal(names, 120)}", ""]
-    lines += [f"**{words.utilization_text(report)}.** {literal(words.cure_headline(report))}", ""]
+    said = [literal(text, 600) for text in account.verdict(report)]
+    lines += [" ".join([f"**{words.utilization_text(report)}.**", *said]), ""]
     lines += [*_budgets(report), ""]
     for rank, finding in enumerate(findings[:top], 1):
         lines += _finding(report, rank, finding)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsysdoctor.render import words
+from nsysdoctor.render import account, words
 from nsysdoctor.report.model import DeviceBudget, Finding, KernelRow, Report
 from nsysdoctor.units import count_text, ns_text, quantity_text, rate_text, ratio_text
 
@@ -86,8 +86,10 @@ def _headline(report: Report, width: int) -> Iterator[Text]:
     yield _wrapped(words.utilization_text(report) + ".", width, 0, "bold")
     for text in words.faults_text(report):
         yield _wrapped(f"Not to be trusted: {text}.", width, 0, "yellow")
-    style = "bold" if words.first_cure(report) else "green"
-    yield _wrapped(words.cure_headline(report), width, 0, style)
+    well = account.well(report) and not words.to_act_on(report.findings)
+    first, *more = account.verdict(report) or [""]
+    yield _wrapped(first, width, 0, "green" if well else "bold")
+    yield from (_wrapped(text, width, 0) for text in more)
     yield _wrapped(words.window_text(report) + ".", width, 0, "bright_black")
 
 

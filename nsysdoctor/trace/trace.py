@@ -24,6 +24,12 @@ from nsysdoctor.trace.window import Request
 
 _SOURCES: dict[str, Source] = {f"{source.name}_rows": source for source in SOURCES}
 
+_MADE_BY = {
+    "memcpy": ("emcpy|GraphLaunch", "made no copies"),
+    "graph": ("GraphLaunch", "launched no graphs"),
+}
+"""The calls that make what a source holds, and what is said of a program without such calls."""
+
 _ABOUT_STEPS = ("step_marks", "every_step", "phases", "step_lengths", "device_steps")
 """Tables that look at more of a capture than a window of it."""
 
@@ -142,13 +148,17 @@ class Trace:
         ]
 
     def row_counts(self) -> dict[str, int]:
-        """Returns how many rows the main tables of the export hold."""
+        """Returns how many rows the main tables of the export hold; `sample` counts what was seen
+        of threads on CPUs, `sched` their changes between CPUs."""
         counts = {}
         for name in ("kernel", "memcpy", "memset", "graph", "api", "nvtx", "osrt"):
             counts[name] = self._counted.get(name, -1)
             if counts[name] < 0:
                 table = self.export.table_of(_SOURCES[f"{name}_rows"])
                 counts[name] = self.export.count(f'SELECT count(*) FROM "{table}"') if table else 0
+        for name, table in (("sample", "COMPOSITE_EVENTS"), ("sched", "SCHED_EVENTS")):
+            known = table in self.export.tables
+            counts[name] = self.export.count(f'SELECT count(*) FROM "{table}"') if known else 0
         return counts
 
     def _make(self, name: str) -> Any:
@@ -193,8 +203,19 @@ class Trace:
             found["step_marks"] = found["step_marks"].renumbered(*numbers, *own)
         return found
 
+    def _require_made(self, source: Source) -> None:
+        """Raises MissingTableError without a hint where all calls were recorded and none of them
+        makes what the source holds: then nothing would be gained by recording it."""
+        pattern, what = _MADE_BY.get(source.name, ("", ""))
+        whole = not isinstance(self.request.window, tuple) and not self._is_outline
+        calls = self.optional("api_names") if pattern and whole else None
+        if calls is not None and not calls["name"].str.contains(pattern).any():
+            raise MissingTableError(f"the program {what}", "")
+
     def _read(self, source: Source) -> pd.DataFrame:
         cut = self._view.cut
+        if cut is None and self.export.table_of(source) is None:
+            self._require_made(source)
         asked = outlined(source) if self._is_outline else source
         if asked is None:
             raise MissingTableError(f"steps are told without {source.name} rows", "")
@@ -203,6 +224,7 @@ class Trace:
         if cut is None and source.where is None:
             self._counted[source.name] = rows.total
         if not len(rows.frame) and (cut is None or not self.export.holds(source)):
+            self._require_made(source)
             # Exports with all tables hold empty ones for what was not recorded.
             raise MissingTableError(
                 f"the trace holds no usable rows in {self.export.table_of(source)}",

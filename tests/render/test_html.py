@@ -169,7 +169,7 @@ def test_info_stands_apart_and_folded() -> None:
     shown = Page(text).text
     assert shown.index("acting") < shown.index("For the record") < shown.index("for info")
     only = Page(render_html(make_report(findings=findings[1:]), [])).text
-    assert "Nothing found that is worth curing." in only
+    assert "No cure known for the 45.0 ms" in only
 
 
 def test_facts_without_a_value_are_not_shown() -> None:

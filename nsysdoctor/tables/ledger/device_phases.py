@@ -9,6 +9,7 @@ from nsysdoctor.arrays.intervals import runs
 from nsysdoctor.tables.activity.gpu_rows import GRAPH, KERNEL
 from nsysdoctor.tables.ledger.tiles import Tiles
 from nsysdoctor.trace.recipe import table
+from nsysdoctor.trace.window import Request
 
 PHASES = ("before", "start_up", "warm_up", "steady", "pause", "tail", "after")
 """The values of `lost_time.phase`; the first and the last lie around the device's span."""
@@ -20,12 +21,15 @@ _FIRST = np.iinfo(np.int64).min
 
 
 @table
-def device_phases(ops: pd.DataFrame, device_steps: pd.DataFrame) -> dict[int, Tiles]:
+def device_phases(
+    ops: pd.DataFrame, device_steps: pd.DataFrame, request: Request
+) -> dict[int, Tiles]:
     """Returns for each device its time in tiles whose owner is a code into `PHASES`.
 
     With steps: what precedes the first step is start-up, what lies between two steps is a pause,
     the last step and what follows are the tail. Without steps: what precedes the first kernel or
-    graph replay is start-up, what follows the last one is the tail, all between is steady.
+    graph replay is start-up, what follows the last one is the tail, all between is steady, and so
+    is all of a window told by its times, around which not everything is known.
     """
     stepped = {
         device: _of_steps(device_steps.iloc[rows])
@@ -33,6 +37,8 @@ def device_phases(ops: pd.DataFrame, device_steps: pd.DataFrame) -> dict[int, Ti
     }
     device, kind = ops["device"].to_numpy(), ops["kind"].to_numpy()
     works = (kind == KERNEL) | (kind == GRAPH)
+    if isinstance(request.window, tuple):
+        works[:] = False
     return {
         code: stepped[code] if code in stepped else _of_work(ops[works & (device == code)])
         for code in np.unique(device).tolist()
