@@ -11,7 +11,7 @@ from sample_traces.program import Program
 from sample_traces.programs.copies import overlapped
 from sample_traces.programs.training import MIB, Job, launch_all
 from sample_traces.sample import Sample
-from sample_traces.work import Kernel, on_device, upload
+from sample_traces.work import Copy, Kernel, download, on_device, upload
 
 LINK_RATE = 25_000_000_000
 SLOTS: dict[bool, Card] = {
@@ -47,7 +47,38 @@ def element_copies(cured: bool) -> Program:
     return job.run(24, step, weights=0)
 
 
+def round_trip(cured: bool) -> Program:
+    """An OpenMP loop whose target region maps two arrays in and out in each of its turns."""
+    job = Job(Program(A100_80GB, nvtx=False), "solver")
+    size = 6 * MIB
+    relax = Kernel("__omp_offloading_802_3c1e_relax_l42", 400_000, grid=(432, 1, 1))
+
+    def move(copy: Copy) -> Routine[None]:
+        yield from job.main.work(3_000)
+        yield from job.main.copy(job.stream, copy, api="cuMemcpyAsync")
+
+    def step(_: int) -> Routine[None]:
+        for _array in range(0 if cured else 2):
+            yield from move(upload(size))
+        yield from job.main.work(3_000)
+        yield from job.main.launch(job.stream, relax, api="cuLaunchKernel")
+        yield from job.main.synchronize_stream(job.stream)
+        for _array in range(0 if cured else 2):
+            yield from move(download(size))
+
+    return job.run(40, step, weights=0)
+
+
 SAMPLES = (
+    Sample(
+        "round_trip",
+        "An OpenMP loop that maps its arrays in and out in every turn",
+        "data_round_trip",
+        round_trip,
+        cure="a target data region around the loop keeps the arrays on the device",
+        also=("pageable_copy", "sync_in_loop", "host_bound"),
+        quiet=("serial_copy", "many_small_copies"),
+    ),
     Sample(
         "slow_link",
         "Batches prefetched from pinned memory at a quarter of the link's rate",
