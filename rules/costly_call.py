@@ -13,7 +13,7 @@ from nsysdoctor.trace.recipe import table
 
 _FAMILIES = (
     ("memory_info", r"MemGetInfo"),
-    ("graph", r"Graph|Capture"),
+    ("graph", r"Graph(?!ics)|Capture"),
     ("stream", r"^cu(da)?(Stream|Event)(Create|Destroy)"),
     ("timing", r"EventElapsedTime"),
     ("device", r"^cu(da)?(Device|Get|Driver|Runtime|Choose|Set)(?!.*Symbol)"),

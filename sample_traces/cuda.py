@@ -121,6 +121,18 @@ class Host(Thread):
         self._call_row(LAUNCH, start_ns, correlation)
         return task
 
+    def held_launch(
+        self, stream: Stream, kernel: Kernel, os_name: str, nominal_ns: int
+    ) -> Routine[Task]:
+        """Launch a kernel through a call that first stands in a call of the OS."""
+        start_ns, correlation = self.now, self.process.next_correlation()
+        yield 2_000
+        yield from self.os_call(os_name, nominal_ns)
+        task = self._push(stream, kernel, correlation, self.now + LAUNCH_LATENCY_NS)
+        yield self.cost(LAUNCH_COST_NS)
+        self._call_row(LAUNCH, start_ns, correlation)
+        return task
+
     def copy(self, stream: Stream, copy: Copy, *, api: str = "") -> Routine[Task]:
         """An asynchronous copy; one with a pageable end blocks the host all the same."""
         name = api or "cudaMemcpyAsync_v3020"

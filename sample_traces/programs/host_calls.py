@@ -105,6 +105,45 @@ def answers_that_look_like_errors(_: bool) -> Program:
     return job.run(36, step)
 
 
+def monitored(cured: bool) -> Program:
+    """A forward pass whose launches wait while another thread asks the driver for free memory."""
+    job = Job(Program(CARD))
+    work = network(CARD, 12_000_000)
+
+    def watch() -> Routine[None]:
+        host = Host(job.process, "monitor")
+        yield from host.work(60_000_000)
+        for _ in range(0 if cured else 110):
+            yield from host.call("cudaMemGetInfo_v3020", 3_000_000, locked=True)
+            yield from host.work(2_500_000)
+
+    def step(_: int) -> Routine[None]:
+        yield from launch_all(job.main, job.stream, work.forward)
+        yield from job.main.synchronize_stream(job.stream)
+
+    job.process.clock.start(watch())
+    return job.run(36, step)
+
+
+def _locked(name: str, nominal_ns: int, every: int) -> Callable[[bool], Program]:
+    """A forward pass some of whose launches stand in a call of the OS."""
+
+    def build(cured: bool) -> Program:
+        job = Job(Program(CARD))
+        work = network(CARD, 12_000_000, layers=6)
+
+        def step(_: int) -> Routine[None]:
+            for number, kernel in enumerate(work.forward):
+                if number % every == every - 1 and not cured:
+                    yield from job.main.held_launch(job.stream, kernel, name, nominal_ns)
+                else:
+                    yield from launch_all(job.main, job.stream, (kernel,))
+
+        return job.run(36, step)
+
+    return build
+
+
 GONE = "the calls are made once, before the loop"
 ELSEWHERE = "the functions are in a stream of their own"
 
@@ -155,6 +194,30 @@ SAMPLES = (
         _reporting("cuStreamAddCallback", 120_000, 1),
         cure=ELSEWHERE,
         quiet=("host_bound", "launch_bound", "sync_in_loop"),
+    ),
+    Sample(
+        "launches_behind_a_monitor",
+        "Launches wait while another thread asks for free memory",
+        "launch_held_up",
+        monitored,
+        cure="the other thread does not ask",
+        also=("sync_in_loop", "launch_bound", "host_bound", "costly_call"),
+    ),
+    Sample(
+        "launches_behind_a_lock",
+        "Every sixth launch waits for a lock",
+        "launch_held_up",
+        _locked("pthread_mutex_lock", 4_200_000, 6),
+        cure="the lock is free",
+        quiet=("launch_bound", "sync_in_loop", "costly_call"),
+    ),
+    Sample(
+        "launches_in_ioctl",
+        "Every eighth launch goes into the kernel of the OS",
+        "launch_held_up",
+        _locked("ioctl", 6_000_000, 8),
+        cure="the launches stay in user space",
+        quiet=("launch_bound", "sync_in_loop", "costly_call"),
     ),
     Sample(
         "refused_launches",

@@ -73,7 +73,7 @@ def lock_delays(
         columns = ("call", "api", "usual_ns", "process")
         return pd.DataFrame({c: np.empty(0, dtype=np.int64) for c in columns})
     process = api["process"].to_numpy()[host_calls["api"].to_numpy()]
-    slow, usual = _slow_calls(host_calls, waiting, request)
+    slow, usual = slow_calls(host_calls, waiting, request)
     start, end = (host_calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     found = [np.empty(0, dtype=np.int64)]
     for code, held in driver_calls.groupby("process", sort=True):
@@ -92,10 +92,11 @@ def lock_delays(
     )
 
 
-def _slow_calls(
+def slow_calls(
     host_calls: pd.DataFrame, waiting: Waiting, request: Request
 ) -> tuple[np.ndarray, Ints]:
-    """Which calls take much longer than usual and wait for no operation, and what is usual."""
+    """Returns which rows of `host_calls` take much longer than usual and wait for no operation,
+    and what is usual for each, ns."""
     own, verb = own_cost(host_calls, waiting), host_calls["verb"].to_numpy()
     usual = np.zeros(int(verb.max(initial=0)) + 1)
     shown = request.shown(host_calls)
