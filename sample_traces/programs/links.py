@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sample_traces import kernels
 from sample_traces.engine import Routine
-from sample_traces.hardware import A100_80GB, Card
+from sample_traces.hardware import A100_80GB, RTX_3070_TI, Card
 from sample_traces.program import Program
 from sample_traces.programs.copies import overlapped
 from sample_traces.programs.training import MIB, Job, launch_all
@@ -69,7 +69,34 @@ def round_trip(cured: bool) -> Program:
     return job.run(40, step, weights=0)
 
 
+def double_precision(cured: bool) -> Program:
+    """Products of NumPy's float64 arrays on a card with one FP64 unit for 64 of FP32."""
+    job = Job(Program(RTX_3070_TI, nvtx=False), "numpy")
+    # The card's ratio of 64, of which products in FP32 reach 60 %.
+    product = Kernel(
+        "ampere_sgemm_128x64_tn" if cured else "volta_dgemm_128x64_nn",
+        round(6_000_000 / (0.6 * 64)) if cured else 6_000_000,
+        grid=(32, 32, 1),
+    )
+
+    def step(_: int) -> Routine[None]:
+        yield from job.main.work(700_000)
+        yield from launch_all(job.main, job.stream, [product] * 2, 2_000)
+        yield from job.main.synchronize_stream(job.stream)
+
+    return job.run(30, step, weights=0)
+
+
 SAMPLES = (
+    Sample(
+        "double_precision",
+        "Products in FP64 on a GeForce card",
+        "double_precision",
+        double_precision,
+        cure="the same products in FP32",
+        also=("sync_in_loop", "host_bound", "fp32_gemm"),
+        quiet=("fp32_memory_traffic",),
+    ),
     Sample(
         "round_trip",
         "An OpenMP loop that maps its arrays in and out in every turn",
