@@ -24,8 +24,8 @@ half as large more fits into the cache."""
 def moving(
     kernels: Kernels,
     names: pd.DataFrame,
-    attentions: pd.DataFrame,
-    updates: pd.DataFrame,
+    attention_kernels: pd.DataFrame,
+    optimizer_steps: pd.DataFrame,
     chain_kernels: pd.DataFrame,
     kernels_inside: np.ndarray,
     inside_ns: pd.Series[int],
@@ -38,7 +38,7 @@ def moving(
     wanted = kinds["category"].isin(MEMORY_BOUND - _LEFT_OUT) & (kinds["dtype"] == "fp32")
     wanted &= ~kinds["fused"] & ~cast[kinds["name"]]
     mine = kernels.spread(wanted) & kernels_inside & (kernels["bound"] == BOUNDS.index("memory"))
-    for taken in (attentions, updates, chain_kernels):
+    for taken in (attention_kernels, optimizer_steps, chain_kernels):
         mine[taken["kernel"].to_numpy()] = False
     found = kernels.at(mine).frame(
         "op", "device", "name", "start_ns", "end_ns", "duration_ns", "bytes"

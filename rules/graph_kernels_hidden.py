@@ -16,7 +16,7 @@ def graph_kernels_hidden(ops: pd.DataFrame, request: Request) -> pd.DataFrame:
     """Returns a row per device with replays recorded as a whole: subject, device, count, graph_ns,
     hidden_ratio (of the time the device runs anything), level."""
     rows: list[dict[str, object]] = []
-    shown = request.shown(ops)
+    shown = request.in_given_window(ops)
     ops = ops if shown is None else ops[shown]
     is_graph = ops["kind"].to_numpy() == GRAPH
     for device in np.unique(ops["device"].to_numpy()[is_graph]).tolist():
@@ -44,7 +44,7 @@ def evidence(
 ) -> pd.DataFrame:
     """Returns the replays: row, start_ns, end_ns, what."""
     row = {device: row for row, device in enumerate(graph_kernels_hidden["device"])}
-    shown, graph = request.shown(ops), ops["kind"].to_numpy() == GRAPH
+    shown, graph = request.in_given_window(ops), ops["kind"].to_numpy() == GRAPH
     mine = ops[graph if shown is None else graph & shown]
     return pd.DataFrame(
         {

@@ -47,7 +47,7 @@ def asked_kernels(
     """Returns the launch calls that did not fail, and those whose work the trace does not hold."""
     asked = (api["verb"].to_numpy() == int(Verb.LAUNCH)) & api["top"].to_numpy()
     asked &= ~(_captured(api, api_names) | _failed(api, call_errors))
-    if (shown := request.shown(api)) is not None:
+    if (shown := request.in_given_window(api)) is not None:
         asked &= shown
     count = np.bincount(api["process"].to_numpy()[asked], minlength=len(processes))
     first_ns = api["start_ns"].to_numpy().min(where=asked, initial=np.iinfo(np.int64).max)
@@ -105,7 +105,7 @@ def incomplete_capture(
     kernel = ops["kind"].to_numpy() == KERNEL
     if isinstance(request.window, tuple):
         start = request.window[0]
-        kernel &= request.shown(ops)
+        kernel &= request.in_given_window(ops)
     alone = ops[kernel & (links.call < 0) & (ops["node"].to_numpy() == 0)]
     rows = []
     for process, name in enumerate(_labels(processes)):

@@ -19,12 +19,12 @@ _PRODUCTS = {
 
 @table
 def in_loop(
-    attentions: pd.DataFrame, kernels: Kernels, window: pd.DataFrame
+    attention_kernels: pd.DataFrame, kernels: Kernels, window: pd.DataFrame
 ) -> pd.DataFrame:
     """Returns the kernels of attention in the window, with their times and `row` in the
     findings."""
-    mine = kernels.at(attentions["kernel"].to_numpy())
-    whole = attentions.assign(
+    mine = kernels.at(attention_kernels["kernel"].to_numpy())
+    whole = attention_kernels.assign(
         duration_ns=mine["duration_ns"], called_ns=mine["called_ns"], start_ns=mine["start_ns"],
         end_ns=mine["end_ns"], written=np.nan_to_num(mine["written_bytes"]),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def cure(
 
 
 def evidence(unfused_attention: pd.DataFrame, in_loop: pd.DataFrame) -> pd.DataFrame:
-    """Returns the attentions: row, start_ns, end_ns, what."""
+    """Returns the attention kernels: row, start_ns, end_ns, what."""
     units = in_loop.groupby("unit", sort=True)
     found = units.agg(row=("row", "first"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
     direction = units["backward"].first().to_numpy()

@@ -15,10 +15,10 @@ one still walks over the parameters."""
 
 
 @table
-def in_loop(updates: pd.DataFrame, kernels: Kernels, window: pd.DataFrame) -> pd.DataFrame:
+def in_loop(optimizer_steps: pd.DataFrame, kernels: Kernels, window: pd.DataFrame) -> pd.DataFrame:
     """Returns the update kernels of the window, with their times and `row` in the findings."""
-    mine = kernels.at(updates["kernel"].to_numpy())
-    whole = updates.assign(
+    mine = kernels.at(optimizer_steps["kernel"].to_numpy())
+    whole = optimizer_steps.assign(
         called_ns=mine["called_ns"], start_ns=mine["start_ns"], end_ns=mine["end_ns"],
         duration_ns=mine["duration_ns"],
     )  # fmt: skip
@@ -67,7 +67,7 @@ def cure(
 
 
 def evidence(unfused_optimizer: pd.DataFrame, in_loop: pd.DataFrame) -> pd.DataFrame:
-    """Returns the updates: row, start_ns, end_ns, what."""
+    """Returns the kernels of optimizer steps: row, start_ns, end_ns, what."""
     units = in_loop.groupby("unit", sort=True)
     found = units.agg(row=("row", "first"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
     found["what"] = [f"update in {size} kernels" for size in units.size()]

@@ -43,7 +43,7 @@ def faulting(
     (time during which pages moved), page_count (migrations), bytes.
     """
     moved = migrations[migrations["cause"] != PREFETCH]
-    shown, told = request.shown(ops), ops["kind"].to_numpy() == KERNEL
+    shown, told = request.in_given_window(ops), ops["kind"].to_numpy() == KERNEL
     kernel = np.flatnonzero(told if shown is None else told & shown)
     parts = []
     for code, global_pid in enumerate(processes["global_pid"].tolist()):

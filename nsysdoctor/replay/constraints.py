@@ -76,7 +76,7 @@ def _op_wishes(
     launched, follows = np.flatnonzero(links.call >= 0), np.flatnonzero(links.before >= 0)
     call = links.call[launched]
     latency = start[launched] - api["start_ns"].to_numpy()[call]
-    shown = request.shown(ops)
+    shown = request.in_given_window(ops)
     usual_ns = _usual(latency if shown is None else latency[shown[launched]], _LAUNCH_NS)
     launch_ns = usual_ns + _held_up(api, call, waiting, latency, request)
     pause = start[follows] - end[links.before[follows]]
@@ -120,7 +120,7 @@ def _held_up(
     verb = api["verb"].to_numpy()
     excess = np.zeros(len(api), dtype=np.int64)
     slow = (length > _HELD_NS) & ~waiting.blocks
-    shown = request.shown(api)
+    shown = request.in_given_window(api)
     for submits in SUBMITS:
         alike = verb == submits
         rows = np.flatnonzero(slow & alike)

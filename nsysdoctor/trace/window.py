@@ -37,7 +37,7 @@ class Request:
     device: int | None = None
     profile: DeviceProfile | None = field(default=None, hash=False)
 
-    def shown(self, rows: pd.DataFrame) -> np.ndarray | None:
+    def in_given_window(self, rows: pd.DataFrame) -> np.ndarray | None:
         """Returns which calls or operations (start_ns, end_ns) a report is about: those that run
         in a window told by its times; None without one, for all.
 
@@ -49,7 +49,7 @@ class Request:
         running: np.ndarray = ((rows["end_ns"] > low) & (rows["start_ns"] < high)).to_numpy()
         return running
 
-    def seen(self, length_ns: Ints, end_ns: Ints) -> Ints:
+    def within_read_time(self, length_ns: Ints, end_ns: Ints) -> Ints:
         """Returns how long stretches up to some times are without what lies before the time
         around a window told by its times."""
         if not isinstance(self.window, tuple):

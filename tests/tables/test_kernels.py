@@ -170,7 +170,7 @@ def test_no_kernel_belongs_to_two_fusions(folder: Path) -> None:
         trace = open_trace(written(name, folder))
         taken = [
             trace.table(table)["kernel"].to_numpy()
-            for table in ("attentions", "updates", "chain_kernels")
+            for table in ("attention_kernels", "optimizer_steps", "chain_kernels")
         ]
         together = np.concatenate(taken)
         assert len(together) > 0

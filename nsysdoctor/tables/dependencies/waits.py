@@ -274,7 +274,7 @@ def _unusual(api: pd.DataFrame, rows: Ints, request: Request) -> Ints:
     rows = rows[length[rows] > _LAG_NS]
     name, mine = api["name"].to_numpy(), length[rows]
     unusual = np.isin(api["verb"].to_numpy()[rows], [int(v) for v in SYNCS])
-    shown = request.shown(api)
+    shown = request.in_given_window(api)
     for code in np.unique(name[rows]):
         told = length[name == code if shown is None else (name == code) & shown]
         usual = np.percentile(told, 25) if len(told) else np.inf

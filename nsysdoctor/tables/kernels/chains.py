@@ -26,7 +26,10 @@ _COPY = "copy_cast"
 
 @table
 def chain_kernels(
-    sequence: pd.DataFrame, kernels: Kernels, attentions: pd.DataFrame, updates: pd.DataFrame
+    stream_order: pd.DataFrame,
+    kernels: Kernels,
+    attention_kernels: pd.DataFrame,
+    optimizer_steps: pd.DataFrame,
 ) -> pd.DataFrame:
     """Returns the kernels of chains in order: chain (code), kernel (row of `kernels`).
 
@@ -39,12 +42,12 @@ def chain_kernels(
     kinds = kernels.configurations
     free = kernels.spread(kinds["category"].isin([*CHAINABLE, "memory"]) & ~kinds["fused"])
     free &= (kernels["bound"] != _UNKNOWN) | np.isnan(kernels["bytes"])
-    for taken in (attentions, updates):
+    for taken in (attention_kernels, optimizer_steps):
         free[taken["kernel"].to_numpy()] = False
-    member = np.append(free, False)[sequence["kernel"].to_numpy()]
-    starts = member & (sequence["paused"].to_numpy() | ~np.append(False, member[:-1]))
+    member = np.append(free, False)[stream_order["kernel"].to_numpy()]
+    starts = member & (stream_order["paused"].to_numpy() | ~np.append(False, member[:-1]))
     chain = np.cumsum(starts, dtype=np.int32)[member] - 1
-    kernel = sequence["kernel"].to_numpy()[member]
+    kernel = stream_order["kernel"].to_numpy()[member]
     mine = kernels.at(kernel)
     working = mine.spread(kinds["category"] != "memory")
     computing = mine.spread(~kinds["category"].isin(["memory", _COPY]))

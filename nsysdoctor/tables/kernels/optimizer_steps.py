@@ -27,8 +27,8 @@ _ADAM, _MOMENTUM = 7, 5
 
 
 @table
-def updates(
-    sequence: pd.DataFrame,
+def optimizer_steps(
+    stream_order: pd.DataFrame,
     kernels: Kernels,
     operations: np.ndarray,
     reached_rates: dict[int, float],
@@ -44,7 +44,7 @@ def updates(
     a range that names an optimizer; and, at the end of a step with products, a long run of
     arithmetic that repeats per parameter. Updates that are mostly fused kernels are left out.
     """
-    kernel, kinds = sequence["kernel"].to_numpy(), kernels.configurations
+    kernel, kinds = stream_order["kernel"].to_numpy(), kernels.configurations
     kind = np.append(kernels["configuration"], -1)[kernel]
 
     def among(*families: str) -> np.ndarray:
@@ -53,19 +53,20 @@ def updates(
     fused = np.append(kinds["fused"], False)[kind]
     member = ~fused & among(*CHAINABLE, "memory", "optimizer")
     heavy, optimizer = among(*COMPUTE_HEAVY), among("optimizer")
-    starts = heavy | changes(sequence["lane"].to_numpy()) | changes(sequence["step"].to_numpy())
+    lane, step = stream_order["lane"].to_numpy(), stream_order["step"].to_numpy()
+    starts = heavy | changes(lane) | changes(step)
     run = np.cumsum(starts, dtype=np.int32)
     known = member & optimizer
     known |= member & np.append(_in_phase(kernels, ranges, range_names), False)[kernel]
     name = kinds["name"].to_numpy()[kind] if len(kinds) else kind
-    update = _between(run, known) | _tails(sequence, run, member, heavy, operations, name)
+    update = _between(run, known) | _tails(stream_order, run, member, heavy, operations, name)
     update &= member & ~_any(run, fused & optimizer)[run]
     at = np.flatnonzero(update)
     at = at[np.bincount(run[at])[run[at]] >= MIN_KERNELS] if len(at) else at
     found = pd.DataFrame(
         {
             "unit": np.unique(run[at], return_inverse=True)[1].astype(np.int32),
-            "op": sequence["op"].to_numpy()[at],
+            "op": stream_order["op"].to_numpy()[at],
             "kernel": kernel[at],
         }
     )
@@ -109,7 +110,7 @@ def _between(run: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _tails(
-    sequence: pd.DataFrame,
+    stream_order: pd.DataFrame,
     run: np.ndarray,
     member: np.ndarray,
     heavy: np.ndarray,
@@ -117,7 +118,7 @@ def _tails(
     name: np.ndarray,
 ) -> np.ndarray:
     """The last run of a step that began with a product, where it repeats arithmetic."""
-    step, lane = sequence["step"].to_numpy(), sequence["lane"].to_numpy()
+    step, lane = stream_order["step"].to_numpy(), stream_order["lane"].to_numpy()
     starts = np.flatnonzero(changes(run))
     following = np.append(starts[1:], len(run))
     tail = np.zeros(len(run), dtype=bool)

@@ -16,7 +16,7 @@ PAUSE_NS = 250_000
 
 
 @table
-def sequence(
+def stream_order(
     ops: pd.DataFrame,
     ops_near: npt.NDArray[np.bool_],
     kernels: Kernels,

@@ -99,7 +99,7 @@ def slow_calls(
     and what is usual for each, ns."""
     own, verb = own_cost(host_calls, waiting), host_calls["verb"].to_numpy()
     usual = np.zeros(int(verb.max(initial=0)) + 1)
-    shown = request.shown(host_calls)
+    shown = request.in_given_window(host_calls)
     for code in np.unique(verb if shown is None else verb[shown]).tolist():
         told = own[verb == code if shown is None else (verb == code) & shown]
         # The short end: with many threads most calls may be delayed.

@@ -55,7 +55,7 @@ def host_calls(
         "end_ns": end,
         "blocks": waiting.blocks[rows],
         "op": _first_op(links, len(api))[rows],
-        "outside_ns": request.seen(outside_ns(chain, start, end), start),
+        "outside_ns": request.within_read_time(outside_ns(chain, start, end), start),
         "idle_ns": idle_parts.before_ns,
         "device": idle_parts.before_device,
     }

@@ -68,7 +68,7 @@ def rank_groups(
     """
     found = devices[["device"]].sort_values("device", ignore_index=True)
     group = {device: device for device in found["device"].tolist()}
-    shown, real = request.shown(collectives), collectives["meeting"].to_numpy() >= 0
+    shown, real = request.in_given_window(collectives), collectives["meeting"].to_numpy() >= 0
     met = collectives[real if shown is None else real & shown]
     met = met[["meeting", "device"]].drop_duplicates()
     first = met.groupby("meeting")["device"].transform("min")

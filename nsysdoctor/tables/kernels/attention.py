@@ -34,8 +34,8 @@ def softmaxes(names: pd.DataFrame) -> np.ndarray:
 
 
 @table
-def attentions(
-    sequence: pd.DataFrame,
+def attention_kernels(
+    stream_order: pd.DataFrame,
     kernels: Kernels,
     kernels_shown: np.ndarray | slice,
     operations: np.ndarray,
@@ -53,15 +53,15 @@ def attentions(
     stream with only memory-bound kernels in between. Its gradient holds the gradient of a
     softmax, or kernels that write as much as the scores between products of the same batch.
     """
-    rows = _Rows(sequence, kernels, kernels_shown, operations, softmaxes)
+    rows = _Rows(stream_order, kernels, kernels_shown, operations, softmaxes)
     regions = rows.regions()
     # Of regions that overlap the one that begins first has the row: it is written last.
     row, unit = _inside(regions["first"].to_numpy()[::-1], regions["last"].to_numpy()[::-1] + 1)
-    taken = np.full(len(sequence), -1, dtype=np.int32)
+    taken = np.full(len(stream_order), -1, dtype=np.int32)
     taken[row] = len(regions) - 1 - unit
     at = np.flatnonzero(taken >= 0)
-    found = pd.DataFrame({"unit": taken[at], "op": sequence["op"].to_numpy()[at]})
-    found["kernel"] = sequence["kernel"].to_numpy()[at]
+    found = pd.DataFrame({"unit": taken[at], "op": stream_order["op"].to_numpy()[at]})
+    found["kernel"] = stream_order["kernel"].to_numpy()[at]
     found["product"] = rows.product[at]
     for field in ("backward", "scores_bytes"):
         found[field] = regions[field].to_numpy()[found["unit"]]
@@ -73,7 +73,7 @@ class _Rows:
 
     def __init__(
         self,
-        sequence: pd.DataFrame,
+        stream_order: pd.DataFrame,
         kernels: Kernels,
         shown: np.ndarray | slice,
         operations: np.ndarray,
@@ -81,10 +81,10 @@ class _Rows:
     ) -> None:
         kinds = kernels.configurations
         name, free = kinds["name"].to_numpy(), ~kinds["fused"]
-        self.kernels, self.apart = kernels, sequence["apart"].to_numpy()
+        self.kernels, self.apart = kernels, stream_order["apart"].to_numpy()
         self.shown = np.zeros(len(kernels), dtype=bool)
         self.shown[shown] = True
-        self.kernel = sequence["kernel"].to_numpy()
+        self.kernel = stream_order["kernel"].to_numpy()
         self.kind = np.append(kernels["configuration"], -1)[self.kernel]
         self.product = self._on_rows(free & (kinds["category"] == "gemm"))
         self.inner = self._on_rows(free & kinds["category"].isin(_BETWEEN))
@@ -98,7 +98,7 @@ class _Rows:
 
     def regions(self) -> pd.DataFrame:
         """Returns forward and backward attention, whole or by the size of their scores, in order:
-        first, last (the products before and behind, rows of the sequence), backward (bool),
+        first, last (the products before and behind, rows of `stream_order`), backward (bool),
         scores_bytes."""
         spans = self._spans()
         batch = self.batch[self.kind[spans["first"]]]
