@@ -54,6 +54,7 @@ def costly_call(
                 "device": int(idle["device"].mode().iloc[0]),
                 "thread": _threads(mine),
                 "name": str(name),
+                "_cause": str(name),
                 "count": len(mine),
                 "call_ns": int(mine["length_ns"].sum()),
                 "typical_ns": int(mine["length_ns"].median()),

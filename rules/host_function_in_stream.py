@@ -143,6 +143,7 @@ def host_function_in_stream(
                 "device": int(device),
                 "thread": thread_labels[code],
                 "name": str(name),
+                "_cause": str(name),
                 "count": len(mine),
                 "held_ns": int(length.sum()),
                 "typical_ns": int(np.median(length)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
-from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.edits import Change, Part, edits, join
 from nsysdoctor.trace.recipe import table
 
 
@@ -82,7 +82,10 @@ def cure(input_starvation: pd.DataFrame, late_inputs: pd.DataFrame) -> list[pd.D
         mine = late_inputs[late_inputs["thread"] == thread]
         own = (mine["outside_ns"] - mine["waited_ns"]).clip(lower=0)
         parts.append(
-            edits(Change.OUTSIDE_NS, row, mine["api"], own + mine["typical_ns"], fast_ns=own)
+            edits(
+                Change.OUTSIDE_NS, row, mine["api"], own + mine["typical_ns"], fast_ns=own,
+                part=Part.INPUT,
+            )
         )
     return join(*parts)
 

@@ -190,6 +190,7 @@ def _row(
         "device": place,
         "thread": thread,
         "kind": kind,
+        "_cause": kind,
         "count": count,
         "call_ns": int(length.sum()),
         "longest_ns": int(length.max()),

@@ -144,6 +144,7 @@ def launch_held_up(
                 "device": int(late["device"].mode().iloc[0]),
                 "thread": thread,
                 "holder": holder,
+                "_cause": str(holder),
                 "count": len(mine),
                 "call_ns": int(length.sum()),
                 "typical_ns": int(np.median(length)),

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.arrays.intervals import Spans, covered, spans, union
-from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.edits import Change, Part, edits, join
 from nsysdoctor.replay.shortened_calls import shorten_calls
 from nsysdoctor.tables.account.idle_parts import IdleParts
 from nsysdoctor.tables.steps.steps import in_window
@@ -102,7 +102,8 @@ def cure(
     cost = (held_calls["length_ns"] - held_calls["in_call_ns"]).to_numpy()
     outside = held_calls["outside_ns"] - held_calls["before_ns"]
     return join(
-        shorten_calls(0, call, cost, api, launches), edits(Change.OUTSIDE_NS, 0, call, outside)
+        shorten_calls(0, call, cost, api, launches, part=Part.PROFILER),
+        edits(Change.OUTSIDE_NS, 0, call, outside, part=Part.PROFILER),
     )
 
 

@@ -11,7 +11,7 @@ from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.replay.edits import Change, edits, join
 from nsysdoctor.replay.shortened_calls import shorten_calls
 from nsysdoctor.tables.account.idle_parts import IdleParts
-from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from nsysdoctor.tables.activity.gpu_rows import COPY, KERNEL
 from nsysdoctor.tables.host.call_kinds import SYNCS
 from nsysdoctor.tables.loop.host_time import opens_chain
 from nsysdoctor.tables.steps.range_places import RangePlaces
@@ -82,7 +82,7 @@ def drains(
         }
     )
     found = found[found["device"] >= 0].reset_index(drop=True)
-    found = found.assign(gap=_gap_behind(found, gaps))
+    found = found.assign(gap=_behind_copies(_gap_behind(found, gaps), gaps, host_calls, ops))
     late = pd.concat([host_pauses, input_waits, slow_graphs, driver_calls, costly_calls])
     kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
     kept &= ~_profiled(found, gaps, idle_parts.profiled)
@@ -159,6 +159,26 @@ def _gap_behind(found: pd.DataFrame, gaps: pd.DataFrame) -> Ints:
     later = pd.Series(gap).duplicated().to_numpy() & (gap >= 0)
     gap[later] = -1
     return gap
+
+
+def _behind_copies(
+    gap: Ints, gaps: pd.DataFrame, host_calls: pd.DataFrame, ops: pd.DataFrame
+) -> Ints:
+    """The gaps, or where a copy that the host waits for as well ends one the gap behind it, if
+    that is longer: such a copy hides the hole that the wait makes."""
+    blocking = host_calls["blocks"].to_numpy() & (host_calls["op"].to_numpy() >= 0)
+    waited = np.zeros(len(ops), dtype=bool)
+    waited[host_calls["op"].to_numpy()[blocking]] = True
+    waited &= ops["kind"].to_numpy() == COPY
+    device, start, end, op = (gaps[c].to_numpy() for c in ("device", "start_ns", "end_ns", "op"))
+    following = np.minimum(gap + 1, len(gaps) - 1)
+    moves = (gap >= 0) & (following > gap)
+    moves &= (op[gap] >= 0) & waited[np.maximum(op[gap], 0)] & (device[following] == device[gap])
+    done = ops["end_ns"].to_numpy()[np.maximum(op[gap], 0)]
+    moves &= start[following] <= done + _NEAR_NS
+    moves &= (end - start)[following] > (end - start)[gap]
+    moves &= ~np.isin(following, gap[gap >= 0])
+    return np.asarray(np.where(moves, following, gap), dtype=np.int64)
 
 
 @table

@@ -23,6 +23,7 @@ from sample_traces.programs import (
     links,
     sharing,
     syncs,
+    together,
 )
 from sample_traces.recording import Recording, by_process
 from sample_traces.sample import Sample
@@ -50,6 +51,7 @@ _MODULES = (
     sharing,
     fusion,
     annotated,
+    together,
     healthy,
 )
 

@@ -20,4 +20,5 @@ class Sample:
     also: tuple[str, ...] = ()  # other rules that may legitimately be found
     quiet: tuple[str, ...] = ()  # rules that must stay at info or below
     case: str = ""
+    needs: tuple[str, ...] = ()  # the rules of faults that hide it and are cured with it
     low_high: bool = False  # the true saving lies in low…high, not near the point estimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from nsysdoctor.cases.scene_export import write_scene
 from nsysdoctor.cases.scene_text import SIZES_BYTES, TIMES_NS, quantity, read_scene
 from nsysdoctor.errors import NsysDoctorError, RuleError
 from nsysdoctor.report.model import LEVELS, Finding, Report
+from nsysdoctor.report.ranking import subjects_of
 from nsysdoctor.rulebook.rule import Rule, load_rule
 
 Expectation = Literal["found", "quiet", "passed", "skipped", "failed"]
@@ -145,17 +146,29 @@ def faults_of(case: Case, report: Report) -> list[str]:
     faults = []
     if case.reason is not None and case.reason not in outcome.reason:
         faults.append(f"reason: expected {case.reason} in: {outcome.reason}")
-    if case.findings is not None and not within(len(found), case.findings):
-        subjects = ", ".join(f.subject for f in found)
-        faults.append(f"findings: expected {case.findings}, are {len(found)} ({subjects})")
+    told = [one for finding in found for one in _by_subject(finding)]
+    if case.findings is not None and not within(len(told), case.findings):
+        subjects = ", ".join(f.subject for f in told)
+        faults.append(f"findings: expected {case.findings}, are {len(told)} ({subjects})")
     asked = (case.subject, case.level, case.count, case.saving, *case.facts)
     if all(value is None for value in asked):
         return faults
-    chosen = [f for f in found if case.subject in (None, f.subject)]
+    chosen = [f for f in told if case.subject in (None, f.subject)]
     if not chosen:
-        subjects = ", ".join(f.subject for f in found) or "none"
+        subjects = ", ".join(f.subject for f in told) or "none"
         return [*faults, f"subject: expected {case.subject}, are {subjects}"]
     return faults + _finding_faults(case, chosen[0], report.window.span_ns)
+
+
+def _by_subject(finding: Finding) -> list[Finding]:
+    """The finding on each of its subjects alone, the level that of all together."""
+    return [
+        replace(
+            finding, subject=s.subject, device=s.device, count=s.count, saving_ns=s.saving_ns,
+            message=s.message, facts=s.facts,
+        )
+        for s in subjects_of(finding)
+    ]  # fmt: skip
 
 
 def _ended(expected: Expectation, state: str, found: list[Finding]) -> bool:

@@ -14,6 +14,7 @@ from nsysdoctor.diagnosis.capture_faults import capture_faults_of
 from nsysdoctor.diagnosis.claims import Addressed
 from nsysdoctor.diagnosis.kernel_rows import kernel_summary
 from nsysdoctor.diagnosis.lost_time import Ledger, claimed, ledger_of, renumbered
+from nsysdoctor.diagnosis.pricing import Priced, price_findings
 from nsysdoctor.diagnosis.summary import (
     budgets_of,
     idle_causes_of,
@@ -25,11 +26,12 @@ from nsysdoctor.diagnosis.summary import (
     window_of,
 )
 from nsysdoctor.errors import UsageError
-from nsysdoctor.replay.edits import join, of_subject
-from nsysdoctor.replay.replay import Price, Replay, finishes_of
-from nsysdoctor.report.model import Finding, LostTime, Report
+from nsysdoctor.replay.replay import Replay, finishes_of
+from nsysdoctor.replay.work_left import WorkLeft
+from nsysdoctor.report.model import LostTime, Report
+from nsysdoctor.report.ranking import CAPTURE, rank_key, ranked
 from nsysdoctor.rulebook.evaluate import evaluate
-from nsysdoctor.rulebook.findings import CAPTURE, Measured, make_finding, rank_key
+from nsysdoctor.rulebook.findings import Cause, Measured, causes_of, make_finding
 from nsysdoctor.rulebook.rule import Rule, load_rules
 from nsysdoctor.tables.ranks.alignment import Job, RankSummary, bring_together
 from nsysdoctor.trace.trace import Trace, open_trace
@@ -67,7 +69,7 @@ _DESCRIBED = (
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
-_FIRST = ("configurations", "engine_turns")
+_FIRST = ("configurations", "engine_turns", "filling_kernels")
 """Made first: they read the rows of kernels, which are the widest of all and then can go. So is
 what a job needs of idle time in pieces."""
 
@@ -76,7 +78,7 @@ _ABOUT_THE_TRACE = ("devices", "overruns", "horizon")
 
 _PRICED = (
     "constraint_graph", "api", "submissions", "window", "step_marks", "thread_handoffs",
-    "ecosystem", "ops",
+    "ecosystem", "ops", "window_kernels",
 )  # fmt: skip
 """The tables that pricing reads, last of all."""
 
@@ -128,8 +130,8 @@ def _diagnosed(
     found = [measured for measured, _ in asked if measured is not None]
     progress("pricing cures", _PRICED_SHARE)
     trim_memory()
-    findings, combined = _priced(found, trace, index)
-    lost = [] if ledger is None else _claimed(ledger, findings, found, trace)
+    priced = _priced(found, trace, index)
+    lost = [] if ledger is None else _claimed(ledger, priced, trace)
     trace.release(_PRICED)
     info = trace_info(trace)
     faults = capture_faults_of(trace, index, info.dropped)
@@ -139,10 +141,10 @@ def _diagnosed(
         described,
         traces=[info],
         capture_faults=faults,
-        findings=findings,
+        findings=priced.findings,
         lost_time=lost,
-        combined_saving_ns=combined,
-        combined_saving_ratio=combined / window_ns if window_ns else 0.0,
+        combined_saving_ns=priced.combined_ns,
+        combined_saving_ratio=priced.combined_ns / window_ns if window_ns else 0.0,
         outcomes=[outcome for _, outcome in asked],
     )
 
@@ -224,18 +226,18 @@ def conclude(
     window_ns = report.window.span_ns
     spoken = report.findings[0].ecosystem if report.findings else "any"
     more = [
-        make_finding(measured, row, None, window_ns, spoken, 0)
+        make_finding(cause, None, [None] * len(cause.rows), window_ns, spoken, 0)
         for measured, _ in asked
         if measured is not None
-        for row in range(len(measured.rows))
+        for cause in causes_of(measured)
     ]
     combined = max([report.combined_saving_ns, *(f.saving_ns or 0 for f in more)])
     # Of equal savings the one about the whole job says more than the one about its rank.
-    findings = sorted([*more, *report.findings], key=lambda f: rank_key(f)[:4])
+    order = ranked([*report.findings, *more], lambda f: (*rank_key(f)[:5], f not in more))
     return replace(
         report,
-        findings=findings,
-        lost_time=renumbered(report.lost_time, report.findings, findings),
+        findings=order.findings,
+        lost_time=renumbered(report.lost_time, order.place_of),
         outcomes=sorted([*report.outcomes, *(o for _, o in asked)], key=lambda o: o.rule),
         combined_saving_ns=combined,
         combined_saving_ratio=combined / window_ns if window_ns else 0.0,
@@ -254,59 +256,29 @@ def _require_activity(trace: Trace) -> None:
         )
 
 
-def _priced(found: list[Measured], trace: Trace, index: int) -> tuple[list[Finding], int]:
+def _priced(found: list[Measured], trace: Trace, index: int) -> Priced:
     """Returns the ranked findings and what all cures save together."""
-    window = window_of(trace)
     replay = _replay(trace) if any(m.edits is not None for m in found) else None
-    findings: list[Finding] = []
-    ecosystem = trace.table("ecosystem")
-    for measured in found:
-        for row in range(len(measured.rows)):
-            price = _price(measured, row, replay)
-            findings.append(
-                make_finding(measured, row, price, window.span_ns, ecosystem, index)
-            )
-    largest = max((f.saving_ns or 0 for f in findings), default=0)
-    combined = 0
-    if replay is not None:
-        every = join(*(m.edits for m in found if m.edits is not None))
-        combined = replay.saving_ns(every, "middle")
-    combined = min(max(combined, largest), window.span_ns)
-    return sorted(findings, key=rank_key), combined
+    span_ns = window_of(trace).span_ns
+    return price_findings(found, replay, span_ns, trace.table("ecosystem"), index)
 
 
-def _claimed(
-    ledger: Ledger, findings: Sequence[Finding], found: Sequence[Measured], trace: Trace
-) -> list[LostTime]:
+def _claimed(ledger: Ledger, priced: Priced, trace: Trace) -> list[LostTime]:
     """The rows of the ledger with the findings that claim them."""
     addressed = Addressed(ledger.pieces, trace.optional("api"), len(trace.table("ops")))
-    about = {
-        (m.rule.name, str(row["subject"]), int(row.get("device", -1))): (m, place)
-        for m in found
-        for place, row in enumerate(m.rows.to_dict("records"))
-    }
-    claims = []
-    for finding in findings:
-        device = -1 if finding.device is None else finding.device
-        measured, row = about[finding.rule, finding.subject, device]
-        claims.append(_addressed(addressed, measured, row))
-    return claimed(ledger, claims, [f.level != "info" and f.category != CAPTURE for f in findings])
+    claims = [_addressed(addressed, cause) for cause in priced.causes]
+    acted_on = [f.level != "info" and f.category != CAPTURE for f in priced.findings]
+    return claimed(ledger, claims, acted_on)
 
 
-def _addressed(addressed: Addressed, measured: Measured, row: int) -> np.ndarray:
+def _addressed(addressed: Addressed, cause: Cause) -> np.ndarray:
     mine = addressed.none()
-    if measured.edits is not None:
-        mine |= addressed.by(of_subject(measured.edits, row))
-    if measured.addressed is not None:
-        places = measured.addressed
-        mine |= addressed.within(places[places["row"].to_numpy() == row])
+    if cause.edits is not None:
+        mine |= addressed.by(cause.edits)
+    places = cause.measured.addressed
+    if places is not None:
+        mine |= addressed.within(places[places["row"].isin(cause.rows).to_numpy()])
     return mine
-
-
-def _price(measured: Measured, row: int, replay: Replay | None) -> Price | None:
-    if measured.edits is None or replay is None:
-        return None
-    return replay.price(of_subject(measured.edits, row))
 
 
 def _replay(trace: Trace) -> Replay | None:
@@ -323,4 +295,6 @@ def _replay(trace: Trace) -> Replay | None:
         trace.table("step_marks"),
         trace.table("thread_handoffs"),
     )
-    return Replay(graph, finishes, int(window["end_ns"] - window["start_ns"]))
+    span = int(window["start_ns"]), int(window["end_ns"])
+    work_left = WorkLeft(graph, trace.table("window_kernels"), span)
+    return Replay(graph, finishes, span[1] - span[0], work_left)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysdoctor.arrays.codes import distinct_rows
 from nsysdoctor.arrays.intervals import Ints
-from nsysdoctor.report.model import Finding, LostTime
+from nsysdoctor.report.model import LostTime
 from nsysdoctor.trace.trace import Trace
 
 _SHOWN, _SHORTER = 200, 100
@@ -158,13 +158,10 @@ def claimed(
     ]
 
 
-def renumbered(
-    rows: Sequence[LostTime], before: Sequence[Finding], after: Sequence[Finding]
-) -> list[LostTime]:
-    """Returns the rows with their findings numbered by their places in another list that holds
-    the same ones."""
-    place = {id(finding): number for number, finding in enumerate(after)}
+def renumbered(rows: Sequence[LostTime], place_of: Sequence[int]) -> list[LostTime]:
+    """Returns the rows with their findings numbered by `place_of`, their places in another list;
+    findings that became one there are named once."""
     return [
-        replace(row, findings=sorted(place[id(before[number])] for number in row.findings))
+        replace(row, findings=sorted({place_of[number] for number in row.findings}))
         for row in rows
     ]

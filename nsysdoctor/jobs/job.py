@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nsysdoctor.diagnosis.diagnose import Options, Progress, conclude, diagnose_trace, summarise
 from nsysdoctor.diagnosis.lost_time import renumbered
 from nsysdoctor.report.model import Note, Outcome, Report
-from nsysdoctor.rulebook.findings import rank_key
+from nsysdoctor.report.ranking import united
 from nsysdoctor.rulebook.rule import Rule, load_rules, select_rules
 from nsysdoctor.tables.ranks.alignment import RankSummary, bring_together
 from nsysdoctor.trace.trace import open_trace
@@ -147,13 +147,13 @@ def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Repo
         return reports[0]
     longest = max(reports, key=lambda r: r.window.span_ns)
     combined = max(r.combined_saving_ns for r in reports)
-    findings = sorted((f for r in reports for f in r.findings), key=rank_key)
+    union = united(reports, longest.window.span_ns)
     return replace(
         longest,
         traces=[t for r in reports for t in r.traces],
         devices=[d for r in reports for d in r.devices],
         idle_causes=[c for r in reports for c in r.idle_causes],
-        findings=findings,
+        findings=union.findings,
         combined_saving_ns=combined,
         combined_saving_ratio=combined / max(longest.window.span_ns, 1),
         outcomes=_outcomes(reports),
@@ -162,7 +162,9 @@ def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Repo
         kernels=[k for r in reports for k in r.kernels],
         capture_faults=[f for r in reports for f in r.capture_faults],
         lost_time=[
-            row for r in reports for row in renumbered(r.lost_time, r.findings, findings)
+            row
+            for r, place_of in zip(reports, union.place_of, strict=True)
+            for row in renumbered(r.lost_time, place_of)
         ],
         notes=[*(n for r in reports for n in r.notes), *_job_notes(reports, summaries)],
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysdoctor import units
-from nsysdoctor.render import account, words
+from nsysdoctor.render import account, savings, words
 from nsysdoctor.report.model import DeviceBudget, Report
 from nsysdoctor.timeline.payload import PAINTS, Payload
 
@@ -200,8 +200,9 @@ def _environment(report: Report) -> Environment:
         device_label=lambda trace, device: words.device_label(report, trace, device),
         trace_label=lambda trace: words.trace_label(report, trace),
         place_text=lambda finding: words.place_text(report, finding),
-        saving_text=words.saving_text,
-        range_text=words.range_text,
+        saving_text=lambda finding: savings.saving_text(finding, numbered=False),
+        needs_text=lambda finding: savings.needs_text(report, finding),
+        range_text=savings.range_text,
         fact_label=_fact_label,
     )
     return made

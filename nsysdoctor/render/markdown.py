@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from nsysdoctor.render import account, words
+from nsysdoctor.render import account, savings, words
 from nsysdoctor.report.model import DeviceBudget, Finding, Report
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
@@ -63,9 +63,10 @@ def _causes(report: Report, device: DeviceBudget) -> str:
 
 def _finding(report: Report, rank: int, finding: Finding) -> Iterator[str]:
     title = literal(finding.title, 120)
-    yield f"{rank}. **{title}** ({finding.level}, {words.saving_text(finding)})  "
+    yield f"{rank}. **{title}** ({finding.level}, {savings.saving_text(finding)})  "
     place = literal(words.place_text(report, finding), 120)
-    yield f"   {place}: {literal(finding.message)}"
+    needs = savings.needs_text(report, finding)
+    yield f"   {place}: {literal(finding.message)}{f' {literal(needs)}' if needs else ''}"
     cure = words.cure_text(finding)
     if cure:
         yield f"   *Cure:* {literal(cure)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsysdoctor.render import account, words
+from nsysdoctor.render import account, savings, words
 from nsysdoctor.report.model import DeviceBudget, Finding, KernelRow, Report
 from nsysdoctor.units import count_text, ns_text, quantity_text, rate_text, ratio_text
 
@@ -158,7 +158,7 @@ def _cure(finding: Finding, width: int) -> Iterator[Text]:
 
 def _title(place: int, finding: Finding, width: int) -> Iterator[Text]:
     """Rank, level, title and saving in one line, or the saving below where it is narrow."""
-    saving, style = words.saving_text(finding), LEVEL_STYLES[finding.level]
+    saving, style = savings.saving_text(finding), LEVEL_STYLES[finding.level]
     head, level = f"{place:>2}. ", f"{finding.level.upper():<7}"
     room = width - len(head + level + saving) - 2
     fits = room >= 20
@@ -177,16 +177,23 @@ def _finding(report: Report, place: int, finding: Finding, width: int) -> Iterat
     subject = words.shorten(words.place_text(report, finding), width - INDENT)
     yield _wrapped(subject, width, style="bright_black")
     yield _wrapped(words.shorten(finding.message, 4 * width), width)
+    needs = savings.needs_text(report, finding)
+    if needs:
+        yield _wrapped(words.shorten(needs, 4 * width), width)
     yield from _cure(finding, width)
 
 
 def _details(finding: Finding, width: int) -> Iterator[Text]:
-    spread = words.range_text(finding)
+    spread = savings.range_text(finding)
     if spread:
         yield _wrapped(f"Saving {spread}; basis: {finding.basis}", width)
     for name, value in sorted(finding.facts.items()):
         text = quantity_text(name, value)
         yield _wrapped(words.shorten(f"{name}: {text}", width - 6), width, INDENT + 2)
+    for subject in finding.subjects:
+        own = "not priced alone" if subject.saving_ns is None else ns_text(subject.saving_ns)
+        text = words.shorten(f"{subject.subject}: {own}; {subject.message}", 2 * width)
+        yield _wrapped(text, width, INDENT + 2)
     for evidence in finding.evidence:
         text = words.shorten(words.evidence_text(evidence), width - 6)
         yield _wrapped(f"at {text}", width, INDENT + 2, "bright_black")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from nsysdoctor.render.savings import listed, saving_text, up_to
 from nsysdoctor.report.model import (
     FAILURES,
     DeviceBudget,
@@ -96,24 +97,6 @@ def causes_of(report: Report, device: DeviceBudget) -> list[IdleCause]:
     return sorted(mine, key=lambda cause: (-cause.idle_ns, cause.cause))
 
 
-def saving_text(finding: Finding) -> str:
-    """Returns `up to 812 ms (19.3 %)`, or says that the cure has no price."""
-    if finding.saving_ns is None:
-        return "not priced"
-    if finding.saving_ns <= 0:
-        return "no saving"
-    share = "" if finding.saving_ratio is None else f" ({ratio_text(finding.saving_ratio)})"
-    return f"up to {ns_text(finding.saving_ns)}{share}"
-
-
-def range_text(finding: Finding) -> str:
-    """Returns the low and high estimate of a saving, empty where both are the same."""
-    low, high = finding.saving_low_ns, finding.saving_high_ns
-    if low is None or high is None or low == high:
-        return ""
-    return f"between {ns_text(low)} and {ns_text(high)}"
-
-
 def to_act_on(findings: Iterable[Finding]) -> list[Finding]:
     """Returns the findings above info, in their order."""
     return [finding for finding in findings if finding.level != "info"]
@@ -121,8 +104,8 @@ def to_act_on(findings: Iterable[Finding]) -> list[Finding]:
 
 def first_cure(report: Report) -> Finding | None:
     """Returns the finding whose cure saves most, none where no cure has a price."""
-    priced = [finding for finding in to_act_on(report.findings) if finding.saving_ns]
-    return max(priced, key=lambda finding: finding.saving_ns or 0, default=None)
+    priced = [finding for finding in to_act_on(report.findings) if finding.worth_ns]
+    return max(priced, key=lambda finding: finding.worth_ns, default=None)
 
 
 def place_text(report: Report, finding: Finding) -> str:
@@ -233,7 +216,12 @@ def cure_headline(report: Report) -> str:
             return "The cures of the findings have no price in time."
         return ""
     head = f"{best.title}: the cure saves {saving_text(best)}."
-    if sum(1 for finding in report.findings if finding.saving_ns) < 2:
+    others = len(best.needs)
+    if others and best.saving_with_ns is not None:
+        names = [best.title, *(report.findings[need].title for need in best.needs)]
+        whole = up_to(best.saving_with_ns, best.saving_with_ratio)
+        head = f"{listed(names)} hide each other: their cures together save {whole}."
+    if sum(1 for finding in report.findings if finding.worth_ns) < 2 + others:
         return head
     total = f"{ns_text(report.combined_saving_ns)} ({ratio_text(report.combined_saving_ratio)})"
     return f"{head} All cures together save up to {total}."

@@ -12,6 +12,7 @@ from nsysdoctor.arrays.codes import Numbers
 from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.arrays.order import time_order
 from nsysdoctor.replay.graph import Graph, Kind, Nodes, Wish, number_nodes, settle
+from nsysdoctor.tables.dependencies.latent_waits import LatentWaits
 from nsysdoctor.tables.dependencies.links import Links
 from nsysdoctor.tables.dependencies.waits import Waiting
 from nsysdoctor.tables.host.call_kinds import SUBMITS
@@ -32,6 +33,7 @@ def constraint_graph(
     api: pd.DataFrame,
     links: Links,
     waiting: Waiting,
+    latent_waits: LatentWaits,
     thread_handoffs: Ints,
     collectives: pd.DataFrame,
     request: Request,
@@ -40,7 +42,7 @@ def constraint_graph(
     told by what a report is about."""
     nodes = number_nodes(api, ops)
     wishes = (
-        _host_wishes(api, nodes, waiting, thread_handoffs),
+        _host_wishes(api, nodes, waiting, latent_waits, thread_handoffs),
         _op_wishes(ops, api, nodes, links, waiting, request),
         _run_wishes(ops, nodes, collectives),
     )
@@ -49,7 +51,11 @@ def constraint_graph(
 
 
 def _host_wishes(
-    api: pd.DataFrame, nodes: Nodes, waiting: Waiting, thread_handoffs: Ints
+    api: pd.DataFrame,
+    nodes: Nodes,
+    waiting: Waiting,
+    latent_waits: LatentWaits,
+    thread_handoffs: Ints,
 ) -> Iterator[Wish]:
     calls = np.flatnonzero(api["top"].to_numpy())
     start, end = api["start_ns"].to_numpy(), api["end_ns"].to_numpy()
@@ -60,8 +66,11 @@ def _host_wishes(
     yield Wish(nodes.call_end[earlier], nodes.call_start[later], outside, Kind.OUTSIDE)
     own = np.where(waiting.blocks[calls], waiting.own_ns[calls], end[calls] - start[calls])
     yield Wish(_of(nodes.call_start, calls), _of(nodes.call_end, calls), own, Kind.CALL)
-    op, call = nodes.op_end[waiting.op], nodes.call_end[waiting.call]
-    yield Wish(op, call, waiting.lag_ns, Kind.BLOCK)
+    late, awaited = latent_waits
+    op = nodes.op_end[np.concatenate((waiting.op, awaited))]
+    call = nodes.call_end[np.concatenate((waiting.call, late))]
+    lag = np.concatenate((waiting.lag_ns, (end - start)[late]))
+    yield Wish(op, call, lag, Kind.BLOCK)
 
 
 def _op_wishes(
@@ -85,6 +94,7 @@ def _op_wishes(
     target = _of(nodes.op_start, launched)
     yield Wish(nodes.call_start[call], target, launch_ns, Kind.LAUNCH)
     yield _after(nodes, links.before, stream_ns, Kind.STREAM)
+    yield _beside(nodes, links.before, start, end)
     yield _after(nodes, links.engine_turns.engine, 0, Kind.ENGINE)
     yield _after(nodes, links.engine_turns.device, 0, Kind.DEVICE)
     waits = nodes.op_start[waiting.event_waiter]
@@ -95,7 +105,7 @@ def _op_wishes(
         has = np.flatnonzero(row >= 0)
         promised[has] = np.maximum(promised[has], end[row[has]] + stream_ns)
     late = ((links.call >= 0) | (links.before >= 0)) & (start - promised > _SLACK_NS)
-    waiter, seen = _seen_waits(ops, np.flatnonzero(late))
+    waiter, seen = _seen_waits(ops, np.flatnonzero(late), links.before)
     lag = start[waiter] - end[seen]
     yield Wish(nodes.op_end[seen], nodes.op_start[waiter], lag, Kind.SEEN)
 
@@ -109,6 +119,15 @@ def _after(nodes: Nodes, before: Numbers, typical_ns: int, kind: Kind) -> Wish:
     """Each operation starts after the end of the one before it, where there is one."""
     has = np.flatnonzero(before >= 0)
     return Wish(nodes.op_end[before[has]], nodes.op_start[has], typical_ns, kind)
+
+
+def _beside(nodes: Nodes, before: Numbers, start: Ints, end: Ints) -> Wish:
+    """Operations that begin before the end of the one before them on their stream, as dependent
+    launches do, keep their distance from its start."""
+    row = np.flatnonzero(before >= 0)
+    row = row[start[row] < end[before[row]]]
+    first = before[row]
+    return Wish(nodes.op_start[first], nodes.op_start[row], start[row] - start[first], Kind.OVERLAP)
 
 
 def _held_up(
@@ -152,13 +171,13 @@ def _usual(values: Ints, most: int) -> int:
     return int(min(np.percentile(values, 10), most)) if len(values) else most
 
 
-def _seen_waits(ops: pd.DataFrame, waiter: Ints) -> tuple[Ints, Ints]:
-    """For operations that start late without reason: the operation of another stream that ended
-    just before."""
-    start, end, lane = (ops[c].to_numpy() for c in ("start_ns", "end_ns", "lane"))
+def _seen_waits(ops: pd.DataFrame, waiter: Ints, before: Numbers) -> tuple[Ints, Ints]:
+    """For operations that start late without reason: the operation that ended just before, of
+    another stream or overlapped by the one before on the same."""
+    start, end = (ops[c].to_numpy() for c in ("start_ns", "end_ns"))
     order = time_order(end)
     index = np.searchsorted(end[order], start[waiter], side="right") - 1
     candidate = order[np.maximum(index, 0)]
     near = (index >= 0) & (start[waiter] - end[candidate] <= _SEEN_NS)
-    near &= lane[candidate] != lane[waiter]
+    near &= candidate != before[waiter]
     return waiter[near], candidate[near]

@@ -44,7 +44,22 @@ class Change(IntEnum):
     engine, device and recorded events still count."""
 
 
-COLUMNS = ("subject", "change", "row", "ns", "slow_ns", "fast_ns", "only_fast")
+@unique
+class Part(IntEnum):
+    """Which part of a call's or a thread's time an edit takes away: what edits take of different
+    parts adds up."""
+
+    OWN = 0
+    """What the host does itself, and all else that is not named here."""
+    INPUT = 1
+    """A wait for input."""
+    PROFILER = 2
+    """The profiler's own work."""
+    SLEEP = 3
+    """Sleep in the OS inside a call or between calls."""
+
+
+COLUMNS = ("subject", "change", "row", "ns", "slow_ns", "fast_ns", "only_fast", "part")
 
 Values = npt.ArrayLike
 Cure: TypeAlias = pd.DataFrame | Sequence[pd.DataFrame]
@@ -62,11 +77,14 @@ def edits(
     slow_ns: Values | None = None,
     fast_ns: Values | None = None,
     only_fast: bool = False,
+    part: Part = Part.OWN,
 ) -> pd.DataFrame:
-    """Returns one edit per row, columns subject, change, row, ns, slow_ns, fast_ns, only_fast.
+    """Returns one edit per row, columns subject, change, row, ns, slow_ns, fast_ns, only_fast,
+    part.
 
     `ns` is the expected value; `slow_ns` and `fast_ns` bound it where it is uncertain and give
-    the low and the high saving. `only_fast` edits count for the high saving alone.
+    the low and the high saving. `only_fast` edits count for the high saving alone. `part` tells
+    what part of a call's or a thread's time is taken away.
     """
     rows = _narrow(row)
     middle = _narrow(ns)
@@ -78,6 +96,7 @@ def edits(
         "slow_ns": middle if slow_ns is None else _narrow(slow_ns),
         "fast_ns": middle if fast_ns is None else _narrow(fast_ns),
         "only_fast": np.array(only_fast),
+        "part": np.array(part, dtype=np.int8),
     }
     whole = {name: np.broadcast_to(values, rows.shape) for name, values in columns.items()}
     # Uncopied, as what all rows share takes no room of its own.
@@ -110,6 +129,11 @@ def of_subject(cure: Cure, subject: int) -> list[pd.DataFrame]:
     return frames_of([_where(f, (f["subject"] == subject).to_numpy()) for f in frames_of(cure)])
 
 
+def of_rows(cure: Cure, subjects: Sequence[int]) -> list[pd.DataFrame]:
+    """Returns the edits that cure some subjects, under the numbers that they have."""
+    return frames_of([_where(f, f["subject"].isin(subjects).to_numpy()) for f in frames_of(cure)])
+
+
 def of_subjects(cure: Cure, subjects: Sequence[int]) -> list[pd.DataFrame]:
     """Returns the edits that cure some subjects, numbered anew in the order given."""
     return [
@@ -120,30 +144,44 @@ def of_subjects(cure: Cure, subjects: Sequence[int]) -> list[pd.DataFrame]:
 
 
 class Step(NamedTuple):
-    """Edits of one kind in a scenario: what is edited and to what values, ns."""
+    """Edits of one kind in a scenario: what is edited, to what values, ns, and which part of the
+    time they take away."""
 
     row: npt.NDArray[Any]
     ns: npt.NDArray[Any]
+    part: npt.NDArray[np.int8] | None = None
+
+    @property
+    def distinct(self) -> bool:
+        """Returns whether the rows rise, so that there is one edit of each."""
+        return bool((self.row[1:] > self.row[:-1]).all())
 
     @classmethod
-    def of(cls, steps: Sequence[Step], *, lowest: bool = True) -> Step:
-        """Returns the steps as one with one edit of each row: of several the lowest value counts,
-        or else the last."""
-        if len(steps) > 1:
-            row, ns = (np.concatenate(column) for column in zip(*steps, strict=True))
-        else:
-            row, ns = steps[0]
-        if (row[1:] > row[:-1]).all():
-            return cls(row, ns)
-        if lowest:
-            least = np.full(int(row.max()) + 1, np.iinfo(ns.dtype).max, dtype=ns.dtype)
-            np.minimum.at(least, row, ns)
-            ns = least[row]
-        place = np.arange(len(row), dtype=np.int32)
-        last = np.zeros(int(row.max()) + 1, dtype=np.int32)
-        last[row] = place
-        kept = last[row] == place
-        return cls(row[kept], ns[kept])
+    def rows_of(cls, steps: Sequence[Step]) -> npt.NDArray[Any]:
+        """Returns the rows that the steps edit, each once, in order."""
+        if len(steps) == 1 and steps[0].distinct:
+            return steps[0].row
+        return np.unique(np.concatenate([step.row for step in steps]))
+
+    @classmethod
+    def by_part(cls, steps: Sequence[Step]) -> list[Step]:
+        """Returns a step for each part of the time, with one edit of each row: of several of one
+        part the lowest value counts."""
+        if len(steps) == 1 and steps[0].distinct and steps[0].part is None:
+            return [*steps]
+        row, ns = (np.concatenate([step[column] for step in steps]) for column in (0, 1))
+        part = np.concatenate(
+            [np.zeros(len(s.row), dtype=np.int8) if s.part is None else s.part for s in steps]
+        )
+        return [_lowest(row[mine], ns[mine]) for mine in (part == p for p in np.unique(part))]
+
+
+def _lowest(row: npt.NDArray[Any], ns: npt.NDArray[Any]) -> Step:
+    """The rows in order, each with its lowest value."""
+    order = np.lexsort((ns, row))
+    row, ns = row[order], ns[order]
+    first = np.append(True, row[1:] != row[:-1])[: len(row)]
+    return Step(row[first], ns[first])
 
 
 def steps_of(cure: Cure, scenario: Scenario) -> dict[Change, list[Step]]:
@@ -154,7 +192,9 @@ def steps_of(cure: Cure, scenario: Scenario) -> dict[Change, list[Step]]:
         for change in _changes(mine):
             part = _where(mine, mine["change"].to_numpy() == change)
             values = part[_VALUE[scenario]].to_numpy()
-            steps[change].append(Step(part["row"].to_numpy(), values))
+            taken = part["part"].to_numpy()
+            whole = None if not taken.any() else taken
+            steps[change].append(Step(part["row"].to_numpy(), values, whole))
     return steps
 
 

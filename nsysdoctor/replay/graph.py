@@ -41,19 +41,21 @@ class Kind(IntEnum):
     """A call's start to the start of an operation it submits."""
     STREAM = 3
     """An operation's end to the start of the next on its stream."""
-    SEEN = 4
+    OVERLAP = 4
+    """An operation's start to the start of the next on its stream that begins before it ends."""
+    SEEN = 5
     """An operation's end to the start of another that is seen to wait for it."""
-    ENGINE = 5
+    ENGINE = 6
     """A copy's end to the start of the next of its direction on the device."""
-    RUN = 6
+    RUN = 7
     """An operation's duration."""
-    BLOCK = 7
+    BLOCK = 8
     """An operation's end to the end of the call that waits for it."""
-    DEVICE = 8
+    DEVICE = 9
     """The end of a kernel that fills its device to the start of the next of another stream."""
-    MEET = 9
+    MEET = 10
     """The start of one rank's collective to the end of another's: they end together."""
-    EVENT = 10
+    EVENT = 11
     """An operation's end to the start of another that waits for it by a recorded event."""
 
 
@@ -83,7 +85,7 @@ class Nodes(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges by target node, then by kind: source, lag (`never(lag)` for one that is cut), kind."""
+    """Edges by target node, then by kind: source (`~source` for one that is cut), lag, kind."""
 
     source: Numbers
     lag: Lags
@@ -124,30 +126,33 @@ class Graph(NamedTuple):
         mine = (at == kind) & (edge < end)
         return edge[mine], np.flatnonzero(mine)
 
-    def leaving(self, kind: Kind, row: npt.NDArray[Any]) -> Numbers:
-        """Returns the edges of the kind that start at the ends of the operations."""
+    def left(self, kind: Kind) -> Numbers:
+        """Returns the nodes of the operations at which edges of the kind start."""
+        return self.nodes.op_start if kind == Kind.OVERLAP else self.nodes.op_end
+
+    def leaving(self, kind: Kind, row: npt.NDArray[Any]) -> tuple[Numbers, Numbers]:
+        """Returns (edge, index into `row`) for the edges of the kind that start at the
+        operations and are not cut."""
         if kind not in self.kinds:
-            return np.empty(0, dtype=np.int32)
-        ends = np.zeros(len(self.nodes.time), dtype=bool)
-        ends[self.nodes.op_end[row]] = True
+            return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
+        of = np.full(len(self.nodes.time) + 1, -1, dtype=np.int32)
+        of[self.left(kind)[row]] = np.arange(len(row), dtype=np.int32)
         edge = np.flatnonzero(self.edges.kind == kind).astype(np.int32)
-        return edge[ends[self.edges.source[edge]]]
+        # A cut edge starts nowhere: behind the last node.
+        index = of[np.maximum(self.edges.source[edge], -1)]
+        return edge[index >= 0], index[index >= 0]
 
 
-def never(lag: Lags) -> int:
-    """Returns the lag of an edge that is cut."""
-    return int(np.iinfo(lag.dtype).min)
+def source_of(source: Numbers) -> Numbers:
+    """Returns the nodes at which edges start, those of cut edges as well."""
+    return np.where(source < 0, ~source, source)
 
 
 def fitting(lag: Lags, values: npt.NDArray[Any]) -> Lags:
     """Returns the lags in a type that can hold the values as well: themselves where it can."""
     limit = np.iinfo(np.int32)
     fits = not len(values) or (values.min() > limit.min and values.max() <= limit.max)
-    if fits or lag.dtype == np.int64:
-        return lag
-    wide = lag.astype(np.int64)
-    wide[lag == never(lag)] = never(wide)
-    return wide
+    return lag if fits or lag.dtype == np.int64 else lag.astype(np.int64)
 
 
 def number_nodes(api: pd.DataFrame, ops: pd.DataFrame) -> Nodes:

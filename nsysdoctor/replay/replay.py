@@ -13,8 +13,9 @@ from nsysdoctor.arrays.codes import Numbers
 from nsysdoctor.arrays.compiled import run_pass
 from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.replay.edits import Cure, Scenario, differs, parted
-from nsysdoctor.replay.graph import Graph, never
+from nsysdoctor.replay.graph import Graph
 from nsysdoctor.replay.patch import edited
+from nsysdoctor.replay.work_left import WorkLeft
 
 _BEFORE_ALL = -(1 << 62)
 _FAIR_RATIO = 0.05
@@ -22,11 +23,13 @@ _PASSES = 10
 """So many passes over a graph on lists take as long as it takes to compile one."""
 
 class Finish(NamedTuple):
-    """The nodes at which a window ends: a host node with an offset, and operation ends."""
+    """The nodes at which a window ends for a process: a host node with an offset, and operation
+    ends."""
 
     host: int
     host_offset_ns: int
     ops: Numbers
+    process: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,25 @@ class Price:
 
 
 def _pass(first: Any, source: Any, lag: Any, bounds: Any, time: Any) -> None:
-    """Sets the time of each node to the latest of what it waits for; one that waits for nothing
-    keeps its time. `bounds`: the first node and the one after the last, the lag of a cut edge."""
-    begin, end, cut = bounds
+    """Sets the time of each node to the latest of what it waits for. Where all of that is cut, it
+    comes as early as the first of it would have allowed, at the latest when it did.
+    `bounds`: the first node and the one after the last."""
+    begin, end = bounds
     for node in range(begin, end):
         at = _BEFORE_ALL
+        free = time[node]
         for edge in range(first[node], first[node + 1]):
-            if lag[edge] != cut:
-                promised = time[source[edge]] + lag[edge]
+            origin = source[edge]
+            if origin >= 0:
+                promised = time[origin] + lag[edge]
                 # Faster on lists than a call of max.
                 if promised > at:  # noqa: PLR1730
                     at = promised
-        if at > _BEFORE_ALL:
-            time[node] = at
+            else:
+                promised = time[~origin] + lag[edge]
+                if promised < free:  # noqa: PLR1730
+                    free = promised
+        time[node] = at if at > _BEFORE_ALL else free
 
 
 def run(
@@ -65,7 +74,7 @@ def run(
     end = size if end is None else end
     time = np.empty(size, dtype=np.int64) if time is None else time
     time[:end] = graph.nodes.time[:end]
-    bounds = np.array([begin, end, never(graph.edges.lag)], dtype=np.int64)
+    bounds = np.array([begin, end], dtype=np.int64)
     told = (graph.first, graph.edges.source, graph.edges.lag, bounds)
     run_pass(_pass, max(size, passed // _PASSES), told, (time[:end],))
     return time
@@ -80,21 +89,36 @@ def finish_ns(finish: Finish, time: Ints) -> int:
 
 
 class Replay:
-    """A trace's graph and the window whose end is watched; prices sets of edits."""
+    """A trace's graph and the window whose end is watched; prices sets of edits.
 
-    def __init__(self, graph: Graph, finishes: Sequence[Finish], window_ns: int) -> None:
+    No saving is more than the window without the work that is left in it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        finishes: Sequence[Finish],
+        window_ns: int,
+        work_left: WorkLeft | None = None,
+    ) -> None:
         self.graph = graph
         self.finishes = finishes
         self.window_ns = window_ns
+        self._work_left = work_left
         self._before = [finish_ns(finish, graph.nodes.time) for finish in finishes]
         self._end = 1 + max((_last(finish) for finish in finishes), default=-1)
         self._time = np.empty(len(graph.nodes.time), dtype=np.int64)
         self._passed = 0
 
+    @property
+    def size(self) -> int:
+        """Returns how many nodes the graph has."""
+        return len(self.graph.nodes.time)
+
     def saving_ns(self, cure: Cure, scenario: Scenario = "middle") -> int:
         """Returns what the edits save of the window, for the process that gains most."""
         with edited(self.graph, cure, scenario) as (graph, begin):
-            return self._saving_ns(graph, begin)
+            return self._saving_ns(graph, begin, cure, scenario)
 
     def price(self, cure: Cure) -> Price:
         """Returns the saving with its bounds; equal bounds where the cure is certain."""
@@ -103,7 +127,7 @@ class Replay:
 
             def saving_ns(scenario: Scenario) -> int:
                 with edited(common, uncertain, scenario) as (graph, begin):
-                    return self._saving_ns(graph, min(start, begin))
+                    return self._saving_ns(graph, min(start, begin), cure, scenario)
 
             middle = saving_ns("middle")
             low = high = middle
@@ -114,16 +138,17 @@ class Replay:
                 high = max(saving_ns("fast"), middle)
         return Price(middle, low, high)
 
-    def _saving_ns(self, graph: Graph, begin: int) -> int:
+    def _saving_ns(self, graph: Graph, begin: int, cure: Cure, scenario: Scenario) -> int:
         if begin >= self._end:
             return 0
         time = run(graph, begin, self._end, self._time, self._passed)
         self._passed += self._end - begin
+        left = self._work_left.least_ns(graph, cure, scenario) if self._work_left else {}
         gains = [
-            before - finish_ns(finish, time)
+            min(before - finish_ns(finish, time), self.window_ns - left.get(finish.process, 0))
             for before, finish in zip(self._before, self.finishes, strict=True)
         ]
-        return max(0, min(max(gains, default=0), self.window_ns))
+        return max(0, max(gains, default=0))
 
 
 def _last(finish: Finish) -> int:
@@ -163,7 +188,7 @@ def finishes_of(
         node, offset = -1, 0
         if marks is not None and window.basis == "steady" and owner == marks.process:
             node, offset = _host_end(graph, api, marks.thread, int(window.host_end_ns))
-        found.append(Finish(node, offset, op_ends[inside & (process == owner)]))
+        found.append(Finish(node, offset, op_ends[inside & (process == owner)], owner))
     return found
 
 

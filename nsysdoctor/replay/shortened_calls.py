@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysdoctor.arrays.intervals import Ints
-from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.replay.edits import Change, Part, edits, join
 
 LAUNCH_NS = 5_000
 """From the start of a call to the start of its operation when nothing is in the way."""
@@ -14,10 +14,11 @@ LAUNCH_NS = 5_000
 
 def shorten_calls(
     subject: int, call: Ints, ns: Ints | int, api: pd.DataFrame, launches: pd.DataFrame,
-    *, blocking: bool = False,
+    *, blocking: bool = False, part: Part = Part.OWN,
 ) -> list[pd.DataFrame]:  # fmt: skip
     """Returns the edits after which each call (row of `api`) costs `ns` and what it submits
-    starts that much earlier; with `blocking` the calls also stop waiting for operations."""
+    starts that much earlier; with `blocking` the calls also stop waiting for operations. `part`
+    tells what part of their time is taken away."""
     call = np.asarray(call, dtype=np.int64)
     target = np.broadcast_to(np.asarray(ns, dtype=np.int64), (len(call),))
     cost = pd.Series(target, index=call)
@@ -27,6 +28,6 @@ def shorten_calls(
     latency = np.maximum(mine["latency_ns"].to_numpy() - spared, LAUNCH_NS)
     change = Change.UNBLOCK if blocking else Change.CALL_NS
     return join(
-        edits(change, subject, call, target),
-        edits(Change.LAUNCH_NS, subject, mine["op"].to_numpy(), latency),
+        edits(change, subject, call, target, part=part),
+        edits(Change.LAUNCH_NS, subject, mine["op"].to_numpy(), latency, part=part),
     )

@@ -197,8 +197,30 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Subject:
+    """One of the places where a finding holds: a device, a thread, a direction, a kernel pattern.
+
+    `saving_ns` is what the cure saves when it is applied here alone.
+    """
+
+    subject: str
+    trace: int
+    device: int | None
+    count: int
+    saving_ns: int | None
+    message: str
+    facts: dict[str, Quantity]
+
+
+@dataclass(frozen=True)
 class Finding:
-    """One failing state on one subject, with its cause, cure and price."""
+    """One failing state, with its cause, its cure and what the cure saves everywhere at once.
+
+    `cause` tells findings of one rule apart, `subjects` are the places where it holds. A cure
+    that helps only or more together with others names their findings in `needs`, by their place
+    in the report, and in `saving_with_ns` what this set saves. `saving_added_ns` is the same
+    where the faults hide each other; where the others do not need this one, what it adds to them.
+    """
 
     rule: str
     level: Level
@@ -221,6 +243,18 @@ class Finding:
     evidence: list[Evidence]
     evidence_total: int
     category: str = ""
+    cause: str = ""
+    subjects: list[Subject] = field(default_factory=list)
+    needs: list[int] = field(default_factory=list)
+    saving_with_ns: int | None = None
+    saving_with_ratio: float | None = None
+    saving_added_ns: int | None = None
+
+    @property
+    def worth_ns(self) -> int:
+        """Returns what the finding is ranked by: what its cure saves, or with those that it
+        needs; 0 where it has no price."""
+        return max(self.saving_ns or 0, self.saving_added_ns or 0)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-EVIDENCE_LIMIT = 20
-"""Places shown per finding; there may be one for every kernel."""
+from nsysdoctor.report.ranking import EVIDENCE_LIMIT
+
+__all__ = ["EVIDENCE_LIMIT", "longest_places"]
 
 
 def longest_places(length_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.replay.edits import Cure
+from nsysdoctor.replay.edits import Cure, frames_of, of_rows
 from nsysdoctor.replay.replay import Price
-from nsysdoctor.report.model import FAILURES, LEVELS, Evidence, Finding, Level, Quantity
+from nsysdoctor.report.model import Basis, Evidence, Finding, Quantity, Subject
+from nsysdoctor.report.ranking import level_of, longest, together, told_of_all
 from nsysdoctor.rulebook.evidence import EVIDENCE_LIMIT, longest_places
-from nsysdoctor.rulebook.rule import Rule
+from nsysdoctor.rulebook.rule import Rule, Words
 from nsysdoctor.units import quantity_text
 
-CAPTURE = "capture"
-"""The category of rules about what a capture lacks."""
-
-_OWN = frozenset({"subject", "trace", "device", "count", "level", "basis", "saving_ns", "variant"})
-_SHARES: tuple[tuple[float, Level], ...] = ((0.10, "high"), (0.03, "medium"), (0.01, "low"))
+_OWN = frozenset(
+    {"subject", "trace", "device", "count", "level", "basis", "saving_ns", "variant"}
+)
+_CAUSES = ("cause", "group", "_cause")
+_BASES: tuple[Basis, ...] = ("measured", "geometry", "inferred")
 
 
 class Places(NamedTuple):
@@ -45,64 +47,114 @@ class Measured:
     addressed: pd.DataFrame | None = None
 
 
-def level_of(saving_ratio: float) -> Level:
-    """Returns the level of a saving, as a share of the window, on the one scale for all rules."""
-    return next((level for least, level in _SHARES if saving_ratio >= least), "info")
+@dataclass(frozen=True)
+class Cause:
+    """The rows of a rule that one cure ends, wherever they are, and the edits of that cure."""
+
+    measured: Measured
+    rows: list[int]
+    name: str
+    edits: list[pd.DataFrame] | None
 
 
-def rank_key(finding: Finding) -> tuple[bool, int, bool, int, str, str, int]:
-    """Returns what findings are sorted by: level, saving, then names, so that no two tie.
+def causes_of(measured: Measured) -> list[Cause]:
+    """Returns the causes of what a rule measured, in the order of their first rows.
 
-    Failures to act on come before all others, since a program that did not work has no time worth
-    pricing. Among those for the record the ones that limit what the capture can show come first.
+    A fault is in the code, so its cure lands on all devices, threads, directions and kernels at
+    once: rows with edits are one cause, unless their rule tells causes apart in a column of texts
+    named cause, group or _cause, or a level of their own. Rows without edits stand alone.
     """
-    return (
-        finding.category != FAILURES or finding.level == "info",
-        LEVELS.index(finding.level),
-        finding.level != "info" or finding.category != CAPTURE,
-        -(finding.saving_ns or 0),
-        finding.rule,
-        finding.subject,
-        finding.device if finding.device is not None else -1,
-    )
+    if measured.edits is None:
+        return [Cause(measured, [row], "", None) for row in range(len(measured.rows))]
+    groups: dict[str, list[int]] = {}
+    for row, data in enumerate(measured.rows.to_dict("records")):
+        told = (data[name] for name in _CAUSES if isinstance(data.get(name), str))
+        groups.setdefault(next(told, "") or str(data.get("level") or ""), []).append(row)
+    frames = frames_of(measured.edits)
+    return [
+        Cause(measured, rows, name, frames if len(groups) == 1 else of_rows(frames, rows))
+        for name, rows in groups.items()
+    ]
 
 
 def make_finding(
-    measured: Measured, row: int, price: Price | None, window_ns: int, ecosystem: str, trace: int
+    cause: Cause,
+    price: Price | None,
+    alone: Sequence[int | None],
+    window_ns: int,
+    ecosystem: str,
+    trace: int,
 ) -> Finding:
-    """Returns the finding for one row of what a rule measured."""
-    words = measured.rule.words
-    data: dict[str, Any] = measured.rows.iloc[row].to_dict()
-    facts = {k: _plain(v) for k, v in data.items() if k not in _OWN and not k.startswith("_")}
-    price = price or _stated(data, window_ns)
+    """Returns the finding on one cause; `price` is that of its cure everywhere, `alone` what it
+    saves at each subject. The words are those of the subject where it saves most."""
+    measured, words = cause.measured, cause.measured.rule.words
+    subjects = sorted(
+        (_Told(measured, row, own) for row, own in zip(cause.rows, alone, strict=True)),
+        key=lambda told: -(told.saving_ns or 0),
+    )
+    lead = subjects[0]
+    price = price or _stated(lead.data, window_ns)
     ratio = price.saving_ns / window_ns if price is not None and window_ns else None
-    shown = {k: quantity_text(k, _plain(v)) for k, v in data.items()}
-    fix, spoken = words.cure_for(ecosystem, str(data.get("variant") or ""))
-    places = measured.places[row]
-    device = int(data.get("device", -1))
+    fix, spoken = _cure_text(words, ecosystem, [told.variant for told in subjects])
+    places = [measured.places[row] for row in cause.rows]
+    devices = {told.device for told in subjects}
+    listed = [told.subject(trace) for told in subjects] if len(subjects) > 1 else []
     return Finding(
         rule=measured.rule.name,
-        level=data.get("level") or level_of(ratio or 0.0),
-        subject=str(data["subject"]),
-        trace=int(data.get("trace", trace)),
-        device=device if device >= 0 else None,
-        title=words.title.format(**shown),
-        message=words.message.format(**shown).strip(),
+        level=lead.data.get("level") or level_of(ratio or 0.0),
+        subject=together(told.name for told in subjects),
+        trace=int(lead.data.get("trace", trace)),
+        device=lead.device if len(devices) == 1 else None,
+        title=words.title.format(**lead.shown),
+        message=told_of_all(lead.message, [told.name for told in subjects[1:]]),
         why=words.why.strip(),
         fix=fix,
         ecosystem=spoken,
         example={k: v.strip() for k, v in words.example_for(spoken).items()},
-        count=int(data["count"]),
+        count=sum(int(told.data["count"]) for told in subjects),
         saving_ns=price.saving_ns if price else None,
         saving_low_ns=price.low_ns if price else None,
         saving_high_ns=price.high_ns if price else None,
         saving_ratio=ratio,
-        basis=data.get("basis") or "measured",
-        facts=facts,
-        evidence=places.shown,
-        evidence_total=places.total,
+        basis=max((told.basis for told in subjects), key=_BASES.index),
+        facts=lead.facts,
+        evidence=longest(place for shown, _ in places for place in shown),
+        evidence_total=sum(total for _, total in places),
         category=words.category,
+        cause=cause.name,
+        subjects=listed,
     )
+
+
+def _cure_text(words: Words, ecosystem: str, variants: Sequence[str]) -> tuple[str, str]:
+    """The texts of the cures for all variants, the first one first, and their ecosystem."""
+    told = [words.cure_for(ecosystem, variant) for variant in dict.fromkeys(variants)]
+    return "\n\n".join(dict.fromkeys(text for text, _ in told)), told[0][1]
+
+
+class _Told:
+    """One row of what a rule measured, in words."""
+
+    def __init__(self, measured: Measured, row: int, saving_ns: int | None) -> None:
+        words = measured.rule.words
+        self.data: dict[str, Any] = measured.rows.iloc[row].to_dict()
+        self.saving_ns = saving_ns
+        self.name = str(self.data["subject"])
+        self.variant = str(self.data.get("variant") or "")
+        self.basis: Basis = self.data.get("basis") or "measured"
+        self.shown = {k: quantity_text(k, _plain(v)) for k, v in self.data.items()}
+        self.message = words.message.format(**self.shown).strip()
+        told = ((k, v) for k, v in self.data.items() if k not in _OWN and not k.startswith("_"))
+        self.facts = {k: _plain(v) for k, v in told}
+        device = int(self.data.get("device", -1))
+        self.device = device if device >= 0 else None
+
+    def subject(self, trace: int) -> Subject:
+        """Returns the row as one of the subjects of a finding."""
+        return Subject(
+            self.name, int(self.data.get("trace", trace)), self.device, int(self.data["count"]),
+            self.saving_ns, self.message, self.facts,
+        )  # fmt: skip
 
 
 def _stated(data: dict[str, Any], window_ns: int) -> Price | None:

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from nsysdoctor.render import words
+from nsysdoctor.render import savings, words
 from nsysdoctor.render.markdown import render_markdown
 from nsysdoctor.render.terminal import encodable, render_terminal
 from nsysdoctor.report.model import Report
@@ -259,5 +259,5 @@ def test_cure_that_is_only_code() -> None:
 
 def test_a_cure_that_saves_nothing_says_so() -> None:
     finding = make_finding(saving_ns=0, saving_low_ns=0, saving_high_ns=0, saving_ratio=0.0)
-    assert words.saving_text(finding) == "no saving"
+    assert savings.saving_text(finding) == "no saving"
     assert words.first_cure(make_report(findings=[finding])) is None

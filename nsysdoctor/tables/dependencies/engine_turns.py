@@ -34,8 +34,7 @@ def engine_turns(
     ops: pd.DataFrame,
     op_names: pd.DataFrame,
     op_category: pd.Series[str],
-    devices: pd.DataFrame,
-    kernel_rows: pd.DataFrame | None = None,
+    filling_kernels: Numbers,
 ) -> EngineTurns:
     """Returns what each operation has to wait for because a resource serves one at a time.
 
@@ -45,7 +44,7 @@ def engine_turns(
     copy = np.flatnonzero(ops["kind"].to_numpy() == COPY)
     direction = op_names["key"].to_numpy()[ops["name"].to_numpy()[copy]] >> 16
     engine = packed(direction, ops["device"].to_numpy()[copy])
-    full = _filling(ops, devices, kernel_rows)
+    full = filling_kernels
     full = full[(op_category != COMMUNICATION).to_numpy()[full]]
     device = previous(ops["device"].to_numpy()[full], full, len(ops))
     lane, start, end = (ops[c].to_numpy() for c in ("lane", "start_ns", "end_ns"))
@@ -55,9 +54,13 @@ def engine_turns(
     return EngineTurns(previous(engine, copy, len(ops)), device)
 
 
-def _filling(ops: pd.DataFrame, devices: pd.DataFrame, kernel_rows: pd.DataFrame | None) -> Ints:
-    """The kernels that have a block for every multiprocessor of their device."""
-    kernel = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
+@table
+def filling_kernels(
+    ops: pd.DataFrame, devices: pd.DataFrame, kernel_rows: pd.DataFrame | None = None
+) -> Numbers:
+    """Returns the kernels, rows of `ops`, that have a block for every multiprocessor of their
+    device."""
+    kernel = np.flatnonzero(ops["kind"].to_numpy() == KERNEL).astype(np.int32)
     if kernel_rows is None:
         return kernel[:0]
     row = ops["row"].to_numpy()[kernel]
