@@ -192,17 +192,20 @@ def sync_in_loop(
     names: pd.DataFrame,
     steps: pd.DataFrame,
     window: pd.DataFrame,
+    ecosystem: str,
     range_places: RangePlaces | None = None,
+    copies: pd.DataFrame | None = None,
     *,
     min_count: int,
     min_ratio: float,
 ) -> pd.DataFrame:
     """Returns a row per thread and device whose waits leave the device idle: subject, device,
     count, drained_count (waits with a hole behind), hole_ns, waited_ns, per_step_count, what,
-    pattern, place."""
+    pattern, place, variant."""
     steady = max(int((steps["phase"] == "steady").sum()), 1)
     span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     shaped = _shape_waits(drains, host_calls, ops, ops_near, names)
+    behind = _behind_copies(drains, host_calls, copies)
     rows = []
     for (thread, device), mine in drains.groupby(["thread", "device"], sort=True):
         holes = gaps.iloc[mine.loc[mine["gap"] >= 0, "gap"]]
@@ -221,6 +224,7 @@ def sync_in_loop(
                 "hole_ns": hole_ns,
                 "waited_ns": int((mine["end_ns"] - mine["start_ns"]).sum()),
                 "what": _what(mine, int(reads.sum())),
+                "variant": _variant(behind.loc[mine.index], ecosystem),
                 "pattern": _pattern(shaped[mine.index.to_numpy()]),
                 "place": _place(mine, range_places),
             }
@@ -233,6 +237,36 @@ def _behind_reads(mine: pd.DataFrame, host_calls: pd.DataFrame) -> Ints:
     call = mine["call"].to_numpy()
     follows = mine["sync"].to_numpy() & ~opens_chain(host_calls)[call]
     return np.asarray(np.where(follows, call - 1, call))
+
+
+def _behind_copies(
+    drains: pd.DataFrame, host_calls: pd.DataFrame, copies: pd.DataFrame | None
+) -> pd.DataFrame:
+    """What each wait's chain submitted last before it, where that is a copy over the bus:
+    direction ("" none), bytes; rows as in `drains`."""
+    op = host_calls["op"].to_numpy()
+    at = np.maximum.accumulate(np.where((op >= 0) | opens_chain(host_calls), np.arange(len(op)), 0))
+    last = op[at[drains["call"].to_numpy()]]
+    told = copies if copies is not None else pd.DataFrame({"op": [], "direction": [], "bytes": []})
+    one = told.drop_duplicates("op").set_index("op")[["direction", "bytes"]].reindex(last)
+    known = one.assign(direction=one["direction"].astype(object).fillna(""))
+    return known.fillna({"bytes": -1}).set_index(drains.index)
+
+
+_PREDICATE_BYTES = 1
+
+
+def _variant(behind: pd.DataFrame, ecosystem: str) -> str:
+    """Which cure fits: of the loop of a compiler that reads its predicate back, of waits behind
+    uploads, or that of values that are read."""
+    fetched = behind["direction"] == "DtoH"
+    predicate = fetched & (behind["bytes"] == _PREDICATE_BYTES)
+    if ecosystem == "jax" and predicate.mean() > _MOSTLY:
+        return "xla_loop"
+    return "upload" if (behind["direction"] == "HtoD").mean() > _MOSTLY else ""
+
+
+_MOSTLY = 0.5
 
 
 def _what(mine: pd.DataFrame, reads: int) -> str:
