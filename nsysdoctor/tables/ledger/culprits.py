@@ -39,6 +39,7 @@ class Words(NamedTuple):
     ops: list[str]
     ranges: list[str]
     os_names: list[str]
+    functions: list[str]
 
 
 def culprits(
@@ -71,6 +72,7 @@ def _codes(
 
     in_call = host & (pieces["api"] >= 0)
     name(host & (pieces["range"] > 0), "range", pieces["range"])
+    name(host & (pieces["function"] >= 0), "function", pieces["function"])
     name(host & (pieces["cause"] == CAUSE["profiler"]), "thread_state", np.zeros(count, np.int8))
     name(in_call, "call", np.maximum(call, 0))
     os_row = np.maximum(pieces["os_call"], 0)
@@ -112,6 +114,7 @@ _TEXT: dict[str, Callable[[Words, int, int], str]] = {
     "none": lambda words, first, call: "",
     "call": lambda words, first, call: words.calls[first],
     "os_call": lambda words, first, call: _within(words.os_names[first], words, call, "in"),
+    "function": lambda words, first, call: words.functions[first],
     "range": lambda words, first, call: words.ranges[first],
     "thread_state": lambda words, first, call: "the profiler",
     "copy": lambda words, first, call: _within(words.ops[first], words, call, "by"),

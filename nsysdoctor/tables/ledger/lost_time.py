@@ -11,8 +11,10 @@ from nsysdoctor.arrays.order import Codes, narrowed
 from nsysdoctor.tables.account.time_budget import BUCKETS
 from nsysdoctor.tables.activity.gpu_rows import COPY
 from nsysdoctor.tables.host.thread_states import CAUSE
+from nsysdoctor.tables.host_activity.stacks import Stacks
 from nsysdoctor.tables.ledger.culprits import KINDS, Words, culprits
 from nsysdoctor.tables.ledger.device_phases import PHASES
+from nsysdoctor.tables.ledger.functions import function_tiles
 from nsysdoctor.tables.ledger.lost_pieces import IDLE, LOST_CAUSES, by_device
 from nsysdoctor.tables.ledger.os_calls import OsCalls
 from nsysdoctor.tables.ledger.tiles import Columns, Tiles, cut, joined
@@ -33,12 +35,14 @@ def placed_pieces(
     named_places: RangePlaces | None = None,
     launches: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
+    samples: pd.DataFrame | None = None,
 ) -> Columns:
     """Returns the pieces of lost time cut wherever the phase, the OS call or the range changes.
 
     Columns: those of `idle_pieces`, phase (code into `PHASES`), on_host (bool: a thread's doing),
     call (the call that launched the operation concerned, or that the thread stood in, -1), os_call
-    (row of `os_calls`, -1), range (code into the titles of `named_places`).
+    (row of `os_calls`, -1), function (row of `sample_stacks.names`, -1), range (code into the
+    titles of `named_places`).
     """
     pieces = joined(idle_pieces, exposed_pieces, around_pieces)
     outside = pieces["phase"] if len(around_pieces["phase"]) else -1
@@ -52,6 +56,10 @@ def placed_pieces(
     on_host = (pieces["bucket"] == IDLE) & ~np.isin(cause, _BY_DEVICE) & (thread >= 0)
     pieces["on_host"] = on_host
     pieces = cut(pieces, "thread", os_calls.tiles, "os_call", on_host)
+    own = pieces["on_host"] & (pieces["api"] < 0) & (pieces["os_call"] < 0)
+    own &= pieces["cause"] != CAUSE["profiler"]
+    tiles = {} if samples is None else function_tiles(pieces, own, samples)
+    pieces = cut(pieces, "thread", tiles, "function", own)
     if named_places is not None:
         pieces = _cut_by_ranges(pieces, named_places)
     pieces["call"] = _calls(pieces, launches)
@@ -114,6 +122,7 @@ def lost_time(
     api: pd.DataFrame | None = None,
     api_names: pd.DataFrame | None = None,
     named_places: RangePlaces | None = None,
+    sample_stacks: Stacks | None = None,
 ) -> pd.DataFrame:
     """Returns the ledger: pieces that tile the lost time of each device, by device and start.
 
@@ -130,7 +139,8 @@ def lost_time(
     """
     titles = named_places.titles if named_places is not None else [""]
     calls = api_names["name"].tolist() if api_names is not None else []
-    words = Words(calls, _op_texts(names), titles, os_calls.names)
+    functions = sample_stacks.names["text"].tolist() if sample_stacks is not None else []
+    words = Words(calls, _op_texts(names), titles, os_calls.names, functions)
     named = culprits(placed_pieces, words, os_calls, ops, api)
     text = {
         "bucket": (placed_pieces["bucket"], BUCKETS),
