@@ -17,8 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("nsysdoctor", "rules", "sample_traces")
 HEAVY = frozenset(
-    {"pandas", "numpy", "pyarrow", "numba", "scipy", "plotly", "jinja2", "torch", "pydantic",
-     "adbc_driver_sqlite", "sqlite_utils", "yaml", "dask", "distributed"}
+    {"ijson", "pandas", "numpy", "pyarrow", "numba", "scipy", "plotly", "jinja2", "torch",
+     "pydantic", "adbc_driver_sqlite", "sqlite_utils", "yaml", "dask", "distributed"}
 )  # fmt: skip
 SLOW = HEAVY - {"pandas", "numpy", "yaml", "pydantic"}
 """What may not be imported at the head of any module, whoever imports that."""

@@ -252,7 +252,7 @@ def _require_activity(trace: Trace) -> None:
     if ops is None or not len(ops):
         raise EmptyTraceError(
             f"{trace.export.path} holds no GPU activity (no kernel, copy or graph rows)",
-            "record with: nsys profile --trace=cuda,nvtx,osrt -o run python train.py",
+            trace.export.recorder.record_gpu,
         )
 
 

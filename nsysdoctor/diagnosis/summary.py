@@ -146,7 +146,7 @@ def idle_causes_of(trace: Trace, index: int) -> list[IdleCause]:
 def notes_of(trace: Trace, index: int) -> list[Note]:
     """Returns what limits or qualifies the numbers."""
     notes = [Note(index, text) for text in _device_notes(trace.table("devices"))]
-    notes += [Note(index, text) for text in _profile_notes(trace)]
+    notes += [Note(index, text) for text in (*trace.export.warnings(), *_profile_notes(trace))]
     notes += [Note(index, text) for text in (*_window_notes(trace), *_recorded_notes(trace))]
     return notes
 

@@ -24,6 +24,9 @@ from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
 from nsysdoctor.ingest.cut import LONGEST_NS, Cut, sound
 from nsysdoctor.ingest.export_codes import FAR_NS
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
+from nsysdoctor.ingest.profiler import profiler_export
+from nsysdoctor.ingest.profiler.stream import is_profiler_json
+from nsysdoctor.ingest.recorder import NSYS, TORCH, Recorder
 from nsysdoctor.ingest.schema import MARKS, OPEN_NS, STRINGS
 from nsysdoctor.ingest.scratch import Scratch
 from nsysdoctor.ingest.source import Source
@@ -50,6 +53,13 @@ class Export:
     uri: str
     tables: dict[str, tuple[str, ...]]
     _copy: Scratch | None = field(default=None, repr=False)
+    recorder: Recorder = NSYS
+
+    def warnings(self) -> list[str]:
+        """Returns what was lost while a trace of another recorder was read."""
+        if self.recorder is NSYS or "DIAGNOSTIC_EVENT" not in self.tables:
+            return []
+        return [str(text) for (text,) in self.query("SELECT text FROM DIAGNOSTIC_EVENT")]
 
     def table_of(self, source: Source) -> str | None:
         """Returns the name of the first table of the source that exists, else None."""
@@ -65,7 +75,7 @@ class Export:
         if table is None:
             raise MissingTableError(
                 f"the trace holds no {source.tables[0]} table",
-                f"record with {source.flag}" if source.flag else "export with a newer nsys",
+                self.recorder.hint(source),
             )
         _require(source, table, self.tables[table])
         kept = cut.condition(source, self.tables[table]) if cut is not None else "1"
@@ -164,6 +174,9 @@ def open_export(path: Path) -> Export:
     if path.suffix in REPORT_SUFFIXES and path.is_file():
         target, folder = exported(path)
         return replace(open_export(target), path=path, _copy=folder)
+    if path.is_file() and is_profiler_json(path):
+        target, folder = profiler_export(path)
+        return replace(open_export(target), path=path, _copy=folder, recorder=TORCH)
     check_kind(path)
     real = path.resolve()
     logs = live_logs(real)

@@ -24,14 +24,23 @@ def memory_bandwidth_of(name: str, recorded_bytes_per_s: int) -> int:
 
 def published_bandwidth(name: str) -> int:
     """Returns the memory bandwidth that a card's data sheet states, bytes/s; 0 where unknown."""
-    found = (gigabytes for pattern, gigabytes in _cards() if pattern.search(name))
-    return int(next(found, 0)) * 10**9
+    return _card(name)[0] * 10**9
+
+
+def published_clock(name: str) -> int:
+    """Returns the boost clock that a card's data sheet states, Hz; 0 where unknown."""
+    return _card(name)[1] * 10**6
+
+
+def _card(name: str) -> tuple[int, int]:
+    found = ((rate, clock) for pattern, rate, clock in _cards() if pattern.search(name))
+    return next(found, (0, 0))
 
 
 @cache
-def _cards() -> tuple[tuple[re.Pattern[str], int], ...]:
+def _cards() -> tuple[tuple[re.Pattern[str], int, int], ...]:
     import yaml
 
     text = files("nsysdoctor.roofline").joinpath("cards.yaml").read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return tuple((re.compile(pattern), rate) for pattern, rate in yaml.load(text, Loader=loader))
+    return tuple((re.compile(p), rate, clock) for p, rate, clock in yaml.load(text, Loader=loader))

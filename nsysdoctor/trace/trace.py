@@ -228,7 +228,7 @@ class Trace:
             # Exports with all tables hold empty ones for what was not recorded.
             raise MissingTableError(
                 f"the trace holds no usable rows in {self.export.table_of(source)}",
-                f"record with {source.flag}" if source.flag else "export with a newer nsys",
+                self.export.recorder.hint(source),
             )
         return rows.frame
 

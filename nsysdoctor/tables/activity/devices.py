@@ -12,7 +12,7 @@ from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.arrays.order import Codes, narrowed
 from nsysdoctor.ingest.cut import Capture
 from nsysdoctor.ingest.export_codes import PROCESS_MASK
-from nsysdoctor.roofline.cards import memory_bandwidth_of
+from nsysdoctor.roofline.cards import memory_bandwidth_of, published_clock
 from nsysdoctor.trace.recipe import table
 
 _NOT_CUDA = r"(?i)microsoft|intel|amd|radeon|aspeed|matrox"
@@ -152,13 +152,17 @@ def devices(places: pd.DataFrame, gpus: pd.DataFrame) -> pd.DataFrame:
         name if isinstance(name, str) and name else f"GPU {device}"
         for name, device in zip(found["name"], found["device"], strict=True)
     ]
-    found["memory_bandwidth_bytes_per_s"] = [
-        memory_bandwidth_of(str(name), int(recorded))
-        for name, recorded in zip(
-            found["name"], found["memory_bandwidth_bytes_per_s"], strict=True
-        )
-    ]
-    return found[["device", "name", *figures, "kept_apart"]]
+    return _corrected(found)[["device", "name", *figures, "kept_apart"]]
+
+
+def _corrected(found: pd.DataFrame) -> pd.DataFrame:
+    """The GPUs with published figures where the recorded ones are missing or cannot be."""
+    recorded = found[["name", "memory_bandwidth_bytes_per_s", "clock_hz"]]
+    rows = list(recorded.itertuples(index=False, name=None))
+    return found.assign(
+        memory_bandwidth_bytes_per_s=[memory_bandwidth_of(str(n), int(b)) for n, b, _ in rows],
+        clock_hz=[int(clock) or published_clock(str(n)) for n, _, clock in rows],
+    )
 
 
 @table

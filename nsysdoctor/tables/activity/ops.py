@@ -9,6 +9,7 @@ import pandas as pd
 from nsysdoctor.arrays.intervals import Ints
 from nsysdoctor.arrays.order import Codes, first_rows, narrowed, packed, taken, time_order
 from nsysdoctor.ingest.cut import widened
+from nsysdoctor.roofline.kernel_names import short_name
 from nsysdoctor.roofline.taxonomy import classify
 from nsysdoctor.tables.activity.devices import process_code
 from nsysdoctor.tables.activity.gpu_rows import COPY, GRAPH, KERNEL, SET
@@ -80,7 +81,9 @@ def _texts(
 ) -> tuple[str, str]:
     if kind == KERNEL:
         full = str(strings.get(key, "")) or "(unnamed kernel)"
-        return full, str(strings.get(short_of.get(key, key), "")) or full
+        short = str(strings.get(short_of.get(key, key), "")) or full
+        # Recorders other than nsys give one name, with its arguments.
+        return full, (short_name(full) or full) if short == full else short
     if kind == COPY:
         direction = COPY_NAMES.get(key >> 16, "unknown")
         source = MEMORY_NAMES.get((key >> 8) & 0xFF, "unknown")

@@ -69,7 +69,8 @@ def _itemsizes(
     if named:
         return [named[0], *read]
     free = [size for place, size in enumerate(read) if (name, place) not in _FIXED_BYTES]
-    return [1 if name in COMPARISONS else max(free), *read]
+    result = 1 if name in COMPARISONS else max(free, default=0)
+    return [result, *read] if result else None
 
 
 def _from_name(name: str, named: tuple[int, ...] | None, count: int) -> list[int] | None:

@@ -28,7 +28,8 @@ _PART = re.compile(
     r"optim|loss|aten::|autograd|nccl|cublas|cudnn|memcpy|zero_grad|data|load|fetch)"
 )
 _LIBRARY = frozenset(
-    {"NCCL", "cuBLAS", "cuDNN", "TSL", "TensorRT", "MPI", "CCCL", "cuSPARSE", "cuFFT", "cuSOLVER"}
+    {"NCCL", "cuBLAS", "cuDNN", "TSL", "TensorRT", "MPI", "CCCL", "cuSPARSE", "cuFFT", "cuSOLVER",
+     "Python"}
 )
 _DIGITS = re.compile(r"\d+")
 _SYNCS = [int(verb) for verb in SYNCS]
