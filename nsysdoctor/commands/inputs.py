@@ -36,11 +36,15 @@ def settings(path: Path | None) -> Config:
 
 
 def load_reports(paths: Sequence[Path], config: Config, window: str | None = None) -> list[Report]:
-    """Returns one report per path: a report.json is read, everything else is diagnosed."""
+    """Returns one report per path: a report.json is read, everything else is diagnosed; a folder
+    stands for the traces in it."""
+    from nsysdoctor.commands.traces import is_own, traces_of
+    from nsysdoctor.ingest.profiler.stream import is_profiler_json
+
     options: list[Options] = []
     found = []
-    for path in paths:
-        if path.suffix.lower() == ".json":
+    for path in traces_of(paths):
+        if is_own(path) or (path.suffix.lower() == ".json" and not is_profiler_json(path)):
             found.append(_read_report(path))
             continue
         options = options or [_options(config, window)]

@@ -34,8 +34,11 @@ BY_EXTENSION = {
 }  # fmt: skip
 
 
+_TRACES = "Exports of nsys (.sqlite), traces of torch's profiler (.json, .json.gz), or folders."
+
+
 def report(
-    traces: Annotated[list[Path], typer.Argument(help="nsys exports (.sqlite).", metavar="TRACE")],
+    traces: Annotated[list[Path], typer.Argument(help=_TRACES, metavar="TRACE")],
     output: Annotated[
         list[Path] | None,
         typer.Option("-o", "--output", help="Write here; the extension tells the format."),
@@ -69,7 +72,9 @@ def report(
 ) -> None:
     """Analyse a trace: how the GPU time was spent, what wastes it, and what a cure would save."""
     from nsysdoctor.commands.outputs import check_target
+    from nsysdoctor.commands.traces import traces_of
 
+    named, traces = traces, traces_of(traces)
     targets = [(path, _format_of(path)) for path in output or []]
     for path, _ in targets:
         check_target(path, traces, force)
@@ -83,7 +88,7 @@ def report(
         if not quiet:
             print(f"wrote {path}", file=sys.stderr)
     if not targets:
-        _show(form, answer, top, verbose, "" if quiet else _page_of(traces, window, device))
+        _show(form, answer, top, verbose, "" if quiet else _page_of(named, window, device))
 
 
 def _options(
