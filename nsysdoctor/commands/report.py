@@ -83,12 +83,18 @@ def report(
     if device_profile is not None:
         options = _profiled(options, device_profile)
     answer = _diagnosed(traces, options, jobs, dask, quiet)
+    _write(targets, answer, top, verbose, quiet)
+    if not targets:
+        _show(form, answer, top, verbose, "" if quiet else _page_of(named, window, device))
+
+
+def _write(
+    targets: list[tuple[Path, Format]], answer: Answer, top: int, verbose: bool, quiet: bool
+) -> None:
     for path, kind in targets:
         path.write_text(_text(kind, answer, top, verbose), encoding="utf-8")
         if not quiet:
             print(f"wrote {path}", file=sys.stderr)
-    if not targets:
-        _show(form, answer, top, verbose, "" if quiet else _page_of(named, window, device))
 
 
 def _options(
