@@ -205,7 +205,7 @@ def sync_in_loop(
     steady = max(int((steps["phase"] == "steady").sum()), 1)
     span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     shaped = _shape_waits(drains, host_calls, ops, ops_near, names)
-    behind = _behind_copies(drains, host_calls, copies)
+    behind = _last_copies(drains, host_calls, copies)
     rows = []
     for (thread, device), mine in drains.groupby(["thread", "device"], sort=True):
         holes = gaps.iloc[mine.loc[mine["gap"] >= 0, "gap"]]
@@ -239,7 +239,7 @@ def _behind_reads(mine: pd.DataFrame, host_calls: pd.DataFrame) -> Ints:
     return np.asarray(np.where(follows, call - 1, call))
 
 
-def _behind_copies(
+def _last_copies(
     drains: pd.DataFrame, host_calls: pd.DataFrame, copies: pd.DataFrame | None
 ) -> pd.DataFrame:
     """What each wait's chain submitted last before it, where that is a copy over the bus:
