@@ -18,7 +18,16 @@ _USUAL, _LEAST = 0.6, 0.25
 their peak than at the higher one, where memory comes in."""
 
 _BYTES_GAIN = 2.0
-"""What any other kernel gains by half the bytes; more only where its operations bind it."""
+"""What any other kernel that fills the device gains by half the bytes; more only where its
+operations bind it. One that waits for latency may gain nothing."""
+
+_ARRAYS = r"double(?: const)? ?\*|<(?:[^()]*[ ,<])?double\b"
+"""Arrays and templates of doubles; a mere argument of that type makes no FP64 kernel."""
+
+_LIBRARY = frozenset({"sparse", "sort_scan", "solver", "rng", "fft"})
+"""Families whose time goes by latency or by what the library chose, not by the type alone."""
+
+_BLOCKS_PER_SM = 2
 
 _FLOOR_NS = 2_000
 
@@ -46,6 +55,8 @@ def ratios(
 @table
 def doubles(
     kernels: Kernels,
+    names: pd.DataFrame,
+    devices: pd.DataFrame,
     ratios: pd.Series[float],
     kernels_inside: np.ndarray,
     inside_ns: pd.Series[int],
@@ -53,14 +64,20 @@ def doubles(
     """Returns the FP64 kernels of the window on such GPUs.
 
     Columns: op, device, name, start_ns, end_ns, duration_ns, times (FP32 over FP64 of the card),
-    heavy (bool: a product, which the operations bind), whole_ns (of all kernels).
+    heavy (bool: a product, which the operations bind), wide (bool: fills the device), whole_ns
+    (of all kernels).
     """
     kinds = kernels.configurations
     heavy = kinds["category"].isin(COMPUTE_HEAVY)
-    mine = kernels.at(kernels.spread(kinds["dtype"] == "fp64") & kernels_inside)
+    arrays = names["full"].str.contains(_ARRAYS, regex=True).to_numpy(dtype=bool)
+    double = (kinds["dtype"] == "fp64") & (heavy | arrays[kinds["name"].to_numpy()])
+    count = kinds["device"].map(devices.set_index("device")["sm_count"]).fillna(0)
+    wide = (kinds["blocks"] >= _BLOCKS_PER_SM * count) & ~kinds["category"].isin(_LIBRARY)
+    mine = kernels.at(kernels.spread(double) & kernels_inside)
     found = mine.frame("op", "device", "name", "start_ns", "end_ns", "duration_ns")
     places = mine["configuration"]
     found["heavy"] = heavy.to_numpy()[places]
+    found["wide"] = wide.to_numpy()[places]
     found["times"] = found["device"].map(ratios)
     return found[found["times"].notna()].assign(whole_ns=lambda rows: rows["device"].map(inside_ns))
 
@@ -89,18 +106,20 @@ def double_precision(doubles: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame
 
 
 def cure(double_precision: pd.DataFrame, doubles: pd.DataFrame) -> pd.DataFrame:
-    """The same kernels in FP32: products gain by the card's ratio, others at least by the bytes
-    and at most by the ratio."""
+    """The same kernels in FP32: products gain by the card's ratio, others that fill the device by
+    half the bytes, and at most by the ratio."""
     length, times = (doubles[c].to_numpy(dtype=np.float64) for c in ("duration_ns", "times"))
     heavy = doubles["heavy"].to_numpy()
     floor = np.minimum(length, _FLOOR_NS)
+    bytes_gain = np.where(doubles["wide"], _BYTES_GAIN, 1.0)
 
-    def at(products: np.ndarray, others: np.ndarray | float) -> np.ndarray:
+    def at(products: np.ndarray, others: np.ndarray) -> np.ndarray:
         return np.maximum(length / np.where(heavy, products, others), floor)
 
     return edits(
         Change.OP_NS, np.unique(doubles["device"], return_inverse=True)[1], doubles["op"],
-        at(_USUAL * times, _BYTES_GAIN), slow_ns=at(_LEAST * times, 1.0), fast_ns=at(times, times),
+        at(_USUAL * times, bytes_gain),
+        slow_ns=at(_LEAST * times, np.ones_like(times)), fast_ns=at(times, times),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from sample_traces.engine import Routine
 from sample_traces.hardware import A100_80GB, RTX_3070_TI, Card
 from sample_traces.program import Program
 from sample_traces.programs.copies import overlapped
-from sample_traces.programs.training import MIB, Job, launch_all
+from sample_traces.programs.training import MIB, Job, launch_all, start_up
 from sample_traces.sample import Sample
 from sample_traces.work import Copy, Kernel, download, on_device, upload
 
@@ -87,7 +87,38 @@ def double_precision(cured: bool) -> Program:
     return job.run(30, step, weights=0)
 
 
+def unsplit_copy(cured: bool) -> Program:
+    """A program that uploads four gigabytes with one call and then goes through them once."""
+    job, tiles, size = Job(Program(A100_80GB, nvtx=False), "stencil"), 8, 4 << 30
+    sweep = Kernel("sweep(const float *, float *)", 280_000_000, grid=(8192, 1, 1))
+    part = sweep.lasting(sweep.duration_ns // tiles)
+    streams = [job.process.side_stream() for _ in range(2)]
+
+    def whole() -> Routine[None]:
+        yield from start_up(job.main, weights=0)
+        if not cured:
+            yield from job.main.copy_now(0, upload(size, pinned=True))
+            yield from job.main.launch(job.stream, sweep)
+        for number in range(tiles if cured else 0):
+            stream = streams[number % 2]
+            yield from job.main.copy(stream, upload(size // tiles, pinned=True))
+            yield from job.main.launch(stream, part)
+        yield from job.main.synchronize_device()
+
+    job.program.start(job.main, whole())
+    return job.program
+
+
 SAMPLES = (
+    Sample(
+        "unsplit_copy",
+        "Four gigabytes in one piece before the kernel that goes through them",
+        "unsplit_copy",
+        unsplit_copy,
+        cure="eight tiles on two streams: each tile's kernel runs while the next tile travels",
+        also=("blocking_copy", "sync_in_loop"),
+        quiet=("serial_copy", "slow_link"),
+    ),
     Sample(
         "double_precision",
         "Products in FP64 on a GeForce card",
