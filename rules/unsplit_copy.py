@@ -46,11 +46,13 @@ def unsplit(
     host = copies["src_kind"].where(copies["direction"] == "HtoD", copies["dst_kind"])
     queued = (host == PINNED) & copies["async_call"] & loop_copies
     large = copies["direction"].isin(("HtoD", "DtoH")) & (copies["bytes"] >= min_bytes)
-    large &= (length >= min_ratio * span) & (copies["exposed_ns"] * 2 >= length)
-    found = copies[large & ~queued & ~staged_peers].assign(beside_ns=0)
+    mine = (length >= min_ratio * span) & (copies["exposed_ns"] * 2 >= length)
+    mine &= ~queued & ~staged_peers
+    found = copies[large].assign(beside_ns=0)
     for (device, direction), rows in found.groupby(KEYS, sort=True):
         beside = _beside(rows, device_pieces, int(device), up=direction == "HtoD")
         found.loc[rows.index, "beside_ns"] = beside
+    found = found[mine[large]]
     took = found["end_ns"] - found["start_ns"]
     left = np.maximum(took / tiles, took - found["beside_ns"] * (1 - 1 / tiles))
     found = found.assign(left_ns=left.astype("int64"))
