@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
-from nsysdoctor.arrays.intervals import covered, spans, union
 from nsysdoctor.replay.edits import Change, edits, join
+from nsysdoctor.tables.host_activity.doings import Witnesses, doing
 from nsysdoctor.tables.steps.range_places import RangePlaces
 from nsysdoctor.trace.recipe import table
 
@@ -23,7 +25,7 @@ def own_code(
     (its row in `threads`), start_ns, end_ns, api, outside_ns."""
     calls = host_calls.iloc[host_pauses["call"].to_numpy()].reset_index(drop=True)
     return host_pauses.assign(
-        thread=[thread_labels[t] for t in calls["thread"]],
+        thread=_labels(calls["thread"], thread_labels),
         code=calls["thread"],
         start_ns=calls["start_ns"] - calls["outside_ns"],
         end_ns=calls["start_ns"],
@@ -32,17 +34,28 @@ def own_code(
     )
 
 
+def _labels(codes: pd.Series[int], thread_labels: list[str]) -> list[str]:
+    """A label for each thread of its own; of threads with one name the later ones are numbered."""
+    label: dict[int, str] = {}
+    for code in sorted(set(codes.tolist())):
+        name = thread_labels[code]
+        before = sum(known == name or known.startswith(f"{name} #") for known in label.values())
+        label[code] = f"{name} #{before + 1}" if before else name
+    return [label[code] for code in codes]
+
+
 @table
 def host_bound(
     own_code: pd.DataFrame,
     window: pd.DataFrame,
-    waits: pd.DataFrame | None = None,
+    witnesses: Witnesses,
     range_places: RangePlaces | None = None,
     *,
     min_idle_ns: int,
 ) -> pd.DataFrame:
     """Returns a row per thread that keeps a device waiting: subject, device, count (pauses),
-    own_ns, idle_ns, longest_ns, typical_ns, place, doing, asleep_ns, variant."""
+    own_ns, idle_ns, longest_ns, typical_ns, place, doing (runs, sleeps or is off its CPU), seen
+    (what samples show), asleep_ns, off_ns, variant, culprit, signature."""
     row = window.iloc[0]
     tenth = max((int(row["host_end_ns"]) - int(row["host_start_ns"])) // 10, 1)
     rows = []
@@ -54,8 +67,6 @@ def host_bound(
         if idle_ns < min_idle_ns or (row["basis"] == "all" and moments.nunique() < _MANY):
             continue
         device = int(idle["device"].mode().iloc[0])
-        asleep_ns, name = _asleep(idle, waits)
-        sleeps = asleep_ns > _MOSTLY * int(idle["own_ns"].sum())
         rows.append(
             {
                 "subject": f"{thread} before GPU {device}",
@@ -67,28 +78,34 @@ def host_bound(
                 "typical_ns": int(idle["own_ns"].median()),
                 "longest_ns": int(idle["own_ns"].max()),
                 "place": _place(idle, range_places),
-                "doing": f"sleeps in {name}" if sleeps else "runs code of its own",
-                "asleep_ns": asleep_ns,
-                "variant": "asleep" if sleeps else "",
+                **_doing(idle, witnesses),
             }
         )
     return pd.DataFrame(rows)
 
 
-def _asleep(idle: pd.DataFrame, waits: pd.DataFrame | None) -> tuple[int, str]:
-    """How long the thread slept in OS calls in its pauses, and in which of them longest."""
-    if waits is None:
-        return 0, ""
-    pauses = union(spans(idle["start_ns"], idle["end_ns"]))
-    mine = waits[waits["blocking"] & waits["thread"].isin(idle["code"].unique())]
-    near = (mine["end_ns"] > idle["start_ns"].min()) & (mine["start_ns"] < idle["end_ns"].max())
-    shares: dict[str, int] = {}
-    for name, those in mine[near].groupby(mine["name"].astype(str), sort=True):
-        slept = covered(pauses, union(spans(those["start_ns"], those["end_ns"])))
-        shares[str(name)] = int(slept.sum())
-    every = union(spans(mine["start_ns"], mine["end_ns"]))
-    longest = max(shares, key=lambda name: shares[name], default="")
-    return int(covered(pauses, every).sum()), longest
+def _doing(idle: pd.DataFrame, witnesses: Witnesses) -> dict[str, Any]:
+    """What the thread does while the device idles, as words, and the cure for that."""
+    start, end = (idle[name].to_numpy() for name in ("start_ns", "end_ns"))
+    found = doing(witnesses, int(idle["code"].iloc[0]), start, end)
+    own_ns, sign = int(idle["own_ns"].sum()), found.signature
+    told: dict[str, Any] = {
+        "doing": "runs code of its own",
+        "asleep_ns": found.asleep_ns,
+        "off_ns": found.off_ns,
+        "variant": "",
+        "seen": found.evidence(),
+        "culprit": found.seen or found.first_seen,
+        "signature": sign.name if sign else "",
+        "_fixes": sign.fix if sign else None,
+    }
+    if found.asleep_ns > _MOSTLY * own_ns:
+        told |= {"doing": f"sleeps in {found.os_call}", "variant": "asleep", "_fixes": None}
+        told |= {"seen": "", "culprit": found.os_call, "signature": ""}
+    elif found.asleep_ns + found.off_ns > _MOSTLY * own_ns:
+        off = "is off its CPU, outside of any recorded call,"
+        told |= {"doing": off, "variant": "off", "_fixes": None}
+    return told
 
 
 def _place(idle: pd.DataFrame, range_places: RangePlaces | None) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from nsysdoctor.cases.scene_host import off_rows, sample_rows
 from nsysdoctor.cases.scene_text import (
     SIZES_BYTES,
     TIMES_NS,
@@ -103,12 +104,19 @@ class _Writer:
         elif event.what in ("os", "pause"):
             source = "osrt" if event.what == "os" else "overhead"
             self._add(source, {**base, "name_id": self._text(" ".join(event.words))})
+        elif event.what in ("off", "sample"):
+            rows = off_rows(event, base) if event.what == "off" else self._sampled(event, base)
+            for source, row in rows:
+                self._add(source, row)
         else:
             number = self._numbered(position, event.place.process)
             named = {"name_id": self._text(event.what), "correlation": number}
             returned = {"return_value": int(event.options.get("error", "0"))}
             self._add("api", {**base, **named, **returned})
             self._synchronisation(event, number)
+
+    def _sampled(self, event: Event, base: Row) -> list[tuple[str, Row]]:
+        return sample_rows(event, base, self._text, len(self._rows.get("sample", [])))
 
     def _domain(self, event: Event) -> int:
         name = event.options.get("domain", "")

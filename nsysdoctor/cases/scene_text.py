@@ -28,7 +28,9 @@ SIZES_BYTES = {
     "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
 }  # fmt: skip
 HEADERS = ("gpu", "process", "thread", "stream", "row")
-ACTIONS = ("range", "os", "pause", "kernel", "copy", "set", "graph", "migration")
+ON_HOST = ("range", "os", "pause", "off", "sample")
+ON_DEVICE = ("kernel", "copy", "set", "graph", "migration")
+ACTIONS = (*ON_HOST, *ON_DEVICE)
 
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)([a-zA-Zµ]*)$")
 _PART = re.compile(r"(p|gpu|s|host)(\d*)$")
@@ -200,7 +202,7 @@ class _Reader:
         place, what = self._place(tokens[2], parent), tokens[3]
         if what not in ACTIONS and not _CALL.match(what):
             raise ValueError(f"{what} is neither a CUDA call nor one of {' '.join(ACTIONS)}")
-        if (place.thread == 0) != (what in ACTIONS[3:]):
+        if (place.thread == 0) != (what in ON_DEVICE):
             raise ValueError(f"{what} cannot be at {tokens[2]}")
         start = self._start(tokens[0], place, origin_ns, parent)
         end = self._end(tokens[1], start, place, origin_ns)
@@ -208,7 +210,7 @@ class _Reader:
         self.scene.events.append(
             Event(start, end, place, what, words, options, parent, self._number)
         )
-        if what != "range":
+        if what not in ("range", "off", "sample"):
             self._reached[place] = max(end, self._reached.get(place, end))
 
     def _place(self, text: str, parent: int) -> Place:

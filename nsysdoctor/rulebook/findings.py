@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -95,7 +95,7 @@ def make_finding(
     lead = subjects[0]
     price = price or _stated(lead.data, window_ns)
     ratio = price.saving_ns / window_ns if price is not None and window_ns else None
-    fix, spoken = _cure_text(words, ecosystem, [told.variant for told in subjects])
+    fix, spoken = _cure_text(words, ecosystem, subjects)
     places = [measured.places[row] for row in cause.rows]
     devices = {told.device for told in subjects}
     listed = [told.subject(trace) for told in subjects] if len(subjects) > 1 else []
@@ -126,9 +126,9 @@ def make_finding(
     )
 
 
-def _cure_text(words: Words, ecosystem: str, variants: Sequence[str]) -> tuple[str, str]:
-    """The texts of the cures for all variants, the first one first, and their ecosystem."""
-    told = [words.cure_for(ecosystem, variant) for variant in dict.fromkeys(variants)]
+def _cure_text(words: Words, ecosystem: str, subjects: Sequence[_Told]) -> tuple[str, str]:
+    """The texts of the cures of all subjects, the first one first, and their ecosystem."""
+    told = [words.cure_for(ecosystem, one.variant, one.fixes) for one in subjects]
     return "\n\n".join(dict.fromkeys(text for text, _ in told)), told[0][1]
 
 
@@ -141,6 +141,7 @@ class _Told:
         self.saving_ns = saving_ns
         self.name = str(self.data["subject"])
         self.variant = str(self.data.get("variant") or "")
+        self.fixes: Mapping[str, str] | None = self.data.get("_fixes")
         self.basis: Basis = self.data.get("basis") or "measured"
         self.shown = {k: quantity_text(k, _plain(v)) for k, v in self.data.items()}
         self.message = words.message.format(**self.shown).strip()

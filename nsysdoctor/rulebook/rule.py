@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -52,9 +52,14 @@ class Words(BaseModel):
     params: dict[str, Param] = Field(default_factory=dict)
     references: list[str] = Field(default_factory=list)
 
-    def cure_for(self, ecosystem: str, variant: str = "") -> tuple[str, str]:
-        """Returns the cure's text for a program of an ecosystem, and which ecosystem it is of."""
-        for texts in (self.variants.get(variant, {}), self.fix):
+    def cure_for(
+        self, ecosystem: str, variant: str = "", own: Mapping[str, str] | None = None
+    ) -> tuple[str, str]:
+        """Returns the cure's text for a program of an ecosystem, and which ecosystem it is of.
+
+        What a finding brings of its `own` counts before the variant's and the rule's.
+        """
+        for texts in (own or {}, self.variants.get(variant, {}), self.fix):
             for name in (ecosystem, *_NEAREST.get(ecosystem, ()), "any", "cuda", *sorted(texts)):
                 if name in texts:
                     return texts[name].strip(), name

@@ -108,7 +108,7 @@ def _own_role(symbol: str) -> Role:
 
 
 _VERSION = re.compile(r"@+[A-Z]+_[\d.]*$|\.(isra|part|constprop|cold|lto_priv)(\.\d+)*")
-_SYSTEM_PREFIX = re.compile(r"^(__GI_+|__libc_|__isoc\d+_|__(?=[a-z]+_(avx|sse|evex|ssse|erms)))")
+_SYSTEM_PREFIX = re.compile(r"^(__GI_+|__libc_|__isoc\d+_|__(?!cuda|tls)(?=[a-z]))")
 _SYSTEM_SUFFIX = re.compile(r"_(avx|sse|evex|ssse|erms)\w*$")
 _RUST = ((re.compile(r"::h[0-9a-f]{16}$"), ""), (re.compile(r"\$LT\$"), "<"),
          (re.compile(r"\$GT\$"), ">"), (re.compile(r"\$u20\$"), " "), (re.compile(r"\$C\$"), ","),

@@ -177,12 +177,13 @@ def own_outside(
     host_calls: pd.DataFrame, between_calls: pd.DataFrame, input_waits: pd.DataFrame
 ) -> Ints:
     """Returns for each row of `host_calls` the time before it in which the thread runs code of
-    its own, or sleeps while a device idles for no other reason than that."""
+    its own, or sleeps while a device idles for no other reason than that; without the time in which
+    it got no CPU."""
     apart, asleep = (np.zeros(len(host_calls), dtype=np.int64) for _ in range(2))
     call, waits = between_calls["call"].to_numpy(), input_waits["call"].to_numpy()
     apart[call] = between_calls[["wait_ns", "loader_ns"]].max(axis=1)
     apart[waits] = np.maximum(apart[waits], input_waits["waited_ns"].to_numpy())
-    apart[call] += between_calls["pause_ns"].to_numpy()
+    apart[call] += between_calls[["pause_ns", "ready_ns"]].sum(axis=1).to_numpy()
     asleep[call] = between_calls["idle_wait_ns"]
     asleep[waits] = 0
     return np.asarray(np.maximum(host_calls["outside_ns"].to_numpy() - apart, 0) + asleep)

@@ -14,6 +14,7 @@ from nsysdoctor.tables.activity.gpu_rows import GRAPH, KERNEL
 from nsysdoctor.tables.dependencies.links import Links
 from nsysdoctor.tables.dependencies.waits import Waiting
 from nsysdoctor.tables.host.thread_states import Rests
+from nsysdoctor.tables.host_activity.schedule import READY, off_cpu
 from nsysdoctor.tables.steps.steps import in_window
 from nsysdoctor.trace.recipe import table
 from nsysdoctor.trace.window import Request
@@ -126,16 +127,18 @@ def between_calls(
     thread_rests: dict[int, Rests],
     idle_parts: IdleParts,
     loader_ranges: pd.DataFrame | None = None,
+    schedule: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns what else a thread did before calls than run its code, where it did.
 
     Columns: call (row of `host_calls`), wait_ns (asleep in OS calls), loader_ns (in ranges named
-    like a loader), pause_ns (held by the profiler), idle_wait_ns (part of `idle_ns`: asleep).
+    like a loader), pause_ns (held by the profiler), ready_ns (it could have run and
+    got no CPU), idle_wait_ns (part of `idle_ns`: asleep).
     """
     start = host_calls["start_ns"].to_numpy()
     opens = start - host_calls["outside_ns"].to_numpy()
     shares: dict[str, list[Share]] = {
-        name: [] for name in ("wait_ns", "loader_ns", "pause_ns", "idle_wait_ns")
+        name: [] for name in ("wait_ns", "loader_ns", "pause_ns", "ready_ns", "idle_wait_ns")
     }
 
     def add(name: str, rows: Ints, merged: Spans) -> None:
@@ -147,6 +150,7 @@ def between_calls(
         rows = np.flatnonzero(host_calls["thread"].to_numpy() == code)
         add("wait_ns", rows, rest.asleep)
         add("pause_ns", rows, rest.paused)
+        add("ready_ns", rows, off_cpu(schedule, code, (READY,)))
         if loader_ranges is not None:
             near = loader_ranges[loader_ranges["thread"] == code]
             add("loader_ns", rows, union(spans(near["start_ns"], near["end_ns"])))
