@@ -82,10 +82,7 @@ def _with_sets(
     told = [*findings]
     for found in sets:
         places = [cured[number] for number in found.members]
-        needing = [
-            place for place, added_ns in zip(places, found.added_ns, strict=True)
-            if 2 * (findings[place].saving_ns or 0) < added_ns
-        ]  # fmt: skip
+        needing = _needing(findings, places, found)
         for place, added_ns in zip(places, found.added_ns, strict=True):
             if place not in needing:
                 continue
@@ -100,6 +97,14 @@ def _with_sets(
                 saving_added_ns=worth_ns,
             )
     return told
+
+
+def _needing(findings: Sequence[Finding], places: Sequence[int], found: CureSet) -> list[int]:
+    """The members of a set that save less than half alone of what they add to the others; where
+    all do well alone, the one that saves least."""
+    own = {place: findings[place].saving_ns or 0 for place in places}
+    needing = [p for p, added in zip(places, found.added_ns, strict=True) if 2 * own[p] < added]
+    return needing or [min(places, key=own.__getitem__)]
 
 
 def _combined(
