@@ -8,6 +8,7 @@ import pytest
 
 from nsysdoctor.tables.host_activity.frames import Role, function_name, is_told, role_of
 from nsysdoctor.tables.host_activity.samples import sample_at
+from nsysdoctor.tables.host_activity.schedule import OFF, off_cpu, schedule
 from nsysdoctor.tables.host_activity.shares import function_shares, wilson
 from nsysdoctor.tables.host_activity.signatures import load_signatures, signature_of
 from nsysdoctor.tables.host_activity.stacks import Stacks, named_stacks
@@ -138,3 +139,20 @@ def test_samples_count_in_their_intervals() -> None:
     assert found[["group", "name", "n", "total", "named"]].to_numpy().tolist() == [
         [3, "a", 5, 7, True], [3, "b", 2, 7, False], [4, "b", 1, 1, False],
     ]  # fmt: skip
+
+
+def test_threads_off_their_cpu_stand_in_order_of_their_codes() -> None:
+    threads = pd.DataFrame({"global_tid": [10, 20], "process": 0, "tid": [10, 20], "name": ""})
+    # The thread of code 1 is seen first.
+    rows = pd.DataFrame(
+        {
+            "start_ns": [5, 10, 20, 30, 40, 50],
+            "global_tid": [20, 10, 20, 10, 20, 20],
+            "cpu": [0, 1, 0, 1, 0, 0],
+            "runs": [0, 0, 1, 1, 0, 1],
+            "thread_state": 0,
+        }
+    )
+    found = schedule(rows, threads)
+    assert found["thread"].tolist() == [0, 1, 1]
+    assert [off_cpu(found, code, (OFF,)).total_ns for code in (0, 1)] == [20, 25]

@@ -52,7 +52,8 @@ def schedule(
         state[~inside & rows["taken"].to_numpy()[leaves]] = READY
     state[np.isin(told[leaves], _RUNNABLE)] = READY
     state[np.isin(told[leaves], _WAITING)] = BLOCKED
-    kept = high > low
+    kept = np.flatnonzero(high > low)
+    kept = kept[np.argsort(thread[kept], kind="stable")]
     return pd.DataFrame(
         {
             "thread": narrowed(thread[kept]),
