@@ -42,7 +42,17 @@ class Owner:
 def verdict(report: Report) -> list[str]:
     """Returns the sentences that open a report: what the best cure saves, how much of the lost
     time has a cure and where the rest went, and what to record to learn more."""
-    return [text for text in (_cures(report), _account(report), _to_record(report)) if text]
+    told = (_cures(report), _account(report), _around(report), _to_record(report))
+    return [text for text in told if text]
+
+
+def _around(report: Report) -> str:
+    """What is slow before the work and after it."""
+    slow = words.of_start_up(report.findings)
+    if not slow:
+        return ""
+    parts = [f"{f.facts.get('what')} {words.start_up_text(f)}" for f in slow[:3]]
+    return f"Around the work, apart from this: {', '.join(parts)}."
 
 
 def loss(report: Report) -> tuple[int, int]:

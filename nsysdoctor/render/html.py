@@ -227,6 +227,7 @@ def _context(report: Report, payloads: Sequence[Payload]) -> Iterator[tuple[str,
     yield "cure", " ".join(account.verdict(report))
     yield "window", words.window_text(report)
     yield "acting", words.to_act_on(report.findings)
+    yield "around", words.of_start_up(report.findings)
     yield "record", [finding for finding in report.findings if finding.level == "info"]
     yield "card_limit", CARDS
     yield "row_limit", ROWS

@@ -72,6 +72,15 @@ def _finding(report: Report, rank: int, finding: Finding) -> Iterator[str]:
         yield f"   *Cure:* {literal(cure)}"
 
 
+def _start_up(report: Report) -> Iterator[str]:
+    """What is slow before the work and after it, apart from the savings in the loop."""
+    around = words.of_start_up(report.findings)
+    yield from ("", "Start-up and teardown:") if around else ()
+    for finding in around:
+        yield f"- {literal(finding.message)}"
+        yield f"  *Cure:* {literal(words.cure_text(finding))}"
+
+
 def _example(finding: Finding) -> Iterator[str]:
     good = finding.example.get("good", "").strip()
     if good:
@@ -106,6 +115,7 @@ def render_markdown(report: Report, *, top: int = 5) -> str:
         lines += _finding(report, rank, finding)
     if len(findings) > top:
         lines += ["", f"…and {count_text(len(findings) - top)} more."]
+    lines += _start_up(report)
     best = words.first_cure(report)
     lines += _example(best) if best is not None else ()
     lines += ["", *_limits(report), "", f"{literal(words.window_text(report))}."]

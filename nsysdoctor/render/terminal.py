@@ -209,14 +209,26 @@ def _findings(report: Report, width: int, top: int, verbose: bool) -> Iterator[T
         yield from _finding(report, place, finding, width)
         if verbose:
             yield from _details(finding, width)
+    around = [] if verbose else words.of_start_up(report.findings)
+    yield from _start_up(around, width)
     rest = len(wanted) - len(shown)
-    for_the_record = len(report.findings) - len(wanted)
+    for_the_record = len(report.findings) - len(wanted) - len(around)
     more = [f"{count_text(rest)} more findings (--top shows more)"] if rest else []
     if for_the_record:
         more.append(f"{count_text(for_the_record)} for the record (--verbose shows them)")
     if more:
         yield _line()
         yield _wrapped("; ".join(more), width, 0, "bright_black")
+
+
+def _start_up(around: list[Finding], width: int) -> Iterator[Text]:
+    """What is slow before the work and after it, in a section of its own."""
+    if around:
+        yield _line()
+        yield _line(("Start-up and teardown, no part of the savings above", "bold"))
+    for finding in around:
+        yield _wrapped(words.shorten(finding.message, 4 * width), width)
+        yield from _cure(finding, width)
 
 
 def _limits(report: Report, width: int) -> Iterator[Text]:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from nsysdoctor.render.savings import listed, saving_text, up_to
 from nsysdoctor.report.model import (
     FAILURES,
+    START_UP,
     DeviceBudget,
     Evidence,
     Finding,
@@ -98,8 +99,26 @@ def causes_of(report: Report, device: DeviceBudget) -> list[IdleCause]:
 
 
 def to_act_on(findings: Iterable[Finding]) -> list[Finding]:
-    """Returns the findings above info, in their order."""
-    return [finding for finding in findings if finding.level != "info"]
+    """Returns the findings above info, in their order; what is slow around the work stands
+    apart, see `of_start_up`."""
+    return [f for f in findings if f.level != "info" and f.category != START_UP]
+
+
+def of_start_up(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns the findings about what is slow before the work and after it, the longest first."""
+    mine = [f for f in findings if f.level != "info" and f.category == START_UP]
+    return sorted(mine, key=lambda f: -_spent(f))
+
+
+def _spent(finding: Finding) -> int:
+    return int(finding.facts.get("spent_ns") or 0)
+
+
+def start_up_text(finding: Finding) -> str:
+    """Returns what a finding about start-up or teardown takes."""
+    ratio = finding.facts.get("spent_ratio")
+    share = f" ({ratio_text(float(ratio))} of all)" if ratio is not None else ""
+    return f"takes {ns_text(_spent(finding))}{share}"
 
 
 def first_cure(report: Report) -> Finding | None:

@@ -19,6 +19,9 @@ Quantity = int | float | str | None
 FAILURES = "failures"
 """The category of rules about work that the device refused; nothing else counts before that."""
 
+START_UP = "start_up"
+"""The category of what is slow before the work and after it, which no cure in the loop saves."""
+
 LEVELS: tuple[Level, ...] = ("high", "medium", "low", "info")
 
 
@@ -129,11 +132,10 @@ class LostTime:
     """A part of a device's lost time that one cause and one culprit own, or of the program's time
     around it.
 
-    In the phases `before` and `after` it lies around the device's span, and `ratio` is its share
-    of all that was recorded; else `ratio` is its share of the span, and all rows of a device add
-    up to its idle, exposed copy and exposed communication time. `count` tells in how many
-    stretches it comes; `findings` are the places of the findings whose cures address a part of
-    it, and `claimed_ns` is what those to act on address.
+    In the phases `before` and `after` it lies around the device's span, and `ratio` is its share of
+    all that was recorded; else of the span, and a device's rows add up to its idle, exposed copy
+    and exposed communication time. It comes in `count` stretches; cures of `findings` (places)
+    address a part of it, and those to act on `claimed_ns`.
     """
 
     trace: int

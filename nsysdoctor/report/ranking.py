@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from nsysdoctor.report.model import FAILURES, LEVELS, Evidence, Finding, Level, Report, Subject
+from nsysdoctor.report.model import (
+    FAILURES,
+    LEVELS,
+    START_UP,
+    Evidence,
+    Finding,
+    Level,
+    Report,
+    Subject,
+)
 
 CAPTURE = "capture"
 """The category of rules about what a capture lacks."""
@@ -27,13 +36,14 @@ def rank_key(finding: Finding) -> tuple[bool, int, bool, int, int, str, str, int
     """Returns what findings are sorted by: level, saving, then names, so that no two tie.
 
     Failures to act on come before all others, since a program that did not work has no time worth
-    pricing. Cures that need each other stand together, at what they save so. Among those for the
-    record the ones that limit what the capture can show come first.
+    pricing. Cures that need each other stand together, at what they save so. What is slow around
+    the work comes behind the others of its level. Among those for the record the ones that limit
+    what the capture can show come first.
     """
     return (
         finding.category != FAILURES or finding.level == "info",
         LEVELS.index(finding.level),
-        finding.level != "info" or finding.category != CAPTURE,
+        finding.category == START_UP if finding.level != "info" else finding.category != CAPTURE,
         -finding.worth_ns,
         -(finding.saving_ns or 0),
         finding.rule,
