@@ -34,7 +34,7 @@ LAYERS = (
     "tables.dependencies", "tables.account", "tables.steps",
     "tables.loop", "tables.ledger", "tables.kernels", "tables.ranks", "tables",
     "replay", "rulebook", "diagnosis", "cases", "timeline", "jobs", "gate", "diff", "history",
-    "render", "export", "torch", "config", "commands", "cli", "__main__",
+    "render", "export", "notebook", "torch", "config", "commands", "cli", "__main__",
 )  # fmt: skip
 """The rooms from the ground up: a module imports from its own room and from those before it."""
 

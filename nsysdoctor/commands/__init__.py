@@ -7,7 +7,17 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Adds every command to the application."""
-    from nsysdoctor.commands import calibrate, capture, diff, export, gate, history, report, rules
+    from nsysdoctor.commands import (
+        calibrate,
+        capture,
+        diff,
+        export,
+        gate,
+        history,
+        report,
+        rules,
+        tables,
+    )
 
     app.command("report")(report.report)
     app.command("gate")(gate.gate)
@@ -15,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command("diff")(diff.diff)
     app.add_typer(rules.app, name="rules")
     app.command("export")(export.export)
+    app.command("tables")(tables.tables)
     app.add_typer(history.app, name="history")
     app.command("capture", context_settings={"allow_interspersed_args": False})(capture.capture)
     app.command("calibrate")(calibrate.calibrate)
