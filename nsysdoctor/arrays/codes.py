@@ -1,4 +1,4 @@
-"""Finding what is the same among many, and naming it by a code."""
+"""Finding equal values among many and numbering the distinct ones."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _WIDE, _FULL = 1 << 32, 1 << 62
 
 
 def distinct(values: Codes) -> tuple[Ints, Ints]:
-    """Returns a code per distinct value, in order of appearance, and where each comes first."""
+    """Returns a code for each value, numbered in order of first appearance, and the position of
+    each distinct value's first appearance."""
     code = np.asarray(pd.factorize(values)[0], dtype=np.int64)
     return code, first_rows(code)
 
 
 def distinct_rows(columns: Iterable[Codes]) -> tuple[Ints, Ints]:
-    """Returns a code per distinct row of columns of whole numbers, in order of appearance, and
-    where each comes first.
+    """Returns a code for each row of some integer columns, numbered in order of first appearance,
+    and the position of each distinct row's first appearance.
 
-    The columns are packed into one number; where it would grow too large the numbers that occur
-    are counted anew.
+    The columns are packed into one number per row. Where that number would overflow, the values
+    packed so far are renumbered densely first.
     """
     packed, span = np.zeros(1, dtype=np.int64), 1
     for column in columns:
@@ -50,6 +51,7 @@ def distinct_rows(columns: Iterable[Codes]) -> tuple[Ints, Ints]:
 
 
 def labels(texts: npt.ArrayLike, code: Codes) -> pd.Categorical:
-    """Returns the text of each code without a string for each; categories are in order."""
+    """Returns the text of each code as a categorical, without a string per row; categories are
+    sorted."""
     found, number = np.unique(np.asarray(texts, dtype=str), return_inverse=True)
     return pd.Categorical.from_codes(number[code], categories=pd.Index(found))

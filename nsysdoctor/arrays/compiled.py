@@ -15,7 +15,8 @@ def run_pass(
     function: Callable[..., None], size: int, inputs: Sequence[np.ndarray],
     outputs: Sequence[np.ndarray],
 ) -> None:
-    """Runs a pass over `inputs` that fills `outputs`; the function must mean the same on lists."""
+    """Runs a loop over `inputs` that fills `outputs`. Large inputs run compiled; small ones run on
+    Python lists, so the function must do the same on both."""
     if size >= _COMPILED_SIZE:
         _compiled(function)(*inputs, *outputs)
         return

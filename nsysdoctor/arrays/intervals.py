@@ -54,7 +54,7 @@ def union(these: Spans) -> Spans:
 
 
 def _real(these: Spans) -> Spans:
-    """The intervals that are not empty; the arrays themselves where none is."""
+    """The intervals that are not empty; the same arrays where none is empty."""
     real = these.end > these.start
     return these if real.all() else Spans(these.start[real], these.end[real])
 
@@ -102,9 +102,9 @@ def subtract(left: Spans, right: Spans) -> Spans:
 
 
 def partition(layers: Sequence[Spans], low: int, high: int) -> list[Spans]:
-    """Returns the merged share of each layer in [low, high): earlier layers win.
+    """Returns for each layer its merged part of [low, high) that no earlier layer covers.
 
-    One more set follows, what no layer covers, so that the totals sum to `high - low`.
+    One more set follows: the time that no layer covers. All totals therefore sum to `high - low`.
     """
     shares: list[Spans] = []
     taken = EMPTY
@@ -131,21 +131,22 @@ def covered(these: Spans, merged: Spans) -> Ints:
 
 
 def overlaps(these: Spans, merged: Spans) -> tuple[Ints, Ints]:
-    """Returns the rows of sorted disjoint intervals that a merged set covers in part, and how
-    many ns of each; what `covered` tells, at the cost of the merged set's size alone."""
+    """Returns the rows of sorted disjoint intervals that a merged set overlaps, and by how many
+    ns each. The result is that of `covered`, but the cost depends only on the size of the merged
+    set."""
     first = np.searchsorted(these.end, merged.start, side="right")
     count = np.maximum(np.searchsorted(these.start, merged.end, side="left") - first, 0)
     mine = np.arange(int(count.sum())) + np.repeat(first - np.cumsum(count) + count, count)
     length = np.minimum(these.end[mine], np.repeat(merged.end, count))
     length -= np.maximum(these.start[mine], np.repeat(merged.start, count))
-    # Empty intervals inside the set are met, yet not covered.
+    # An empty interval inside the set is found here although it has no overlap.
     mine, length = mine[length > 0], length[length > 0]
     opens = np.flatnonzero(np.diff(mine, prepend=-1))
     return mine[opens], np.add.reduceat(length, opens) if len(opens) else length
 
 
 def split_before(these: Spans, code: np.ndarray, codes: int, at: Ints) -> Ints:
-    """Returns, in a row per code, how many ns of the intervals of that code lie before each time.
+    """Returns one row per code: how many ns of that code's intervals lie before each time.
 
     The intervals are sorted and disjoint.
     """
@@ -158,7 +159,7 @@ def split_before(these: Spans, code: np.ndarray, codes: int, at: Ints) -> Ints:
 
 def sums(codes: np.ndarray, ns: Ints, size: int) -> Ints:
     """Returns the sum of ns of each of the codes from 0 to `size` - 1."""
-    # Doubles hold whole numbers below 2^53 exactly, which are 104 days.
+    # Doubles are exact for whole numbers below 2^53; in ns that is 104 days.
     return np.asarray(np.bincount(codes, ns, size), dtype=np.int64)
 
 
@@ -177,7 +178,8 @@ def runs(codes: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 
 def _distinct(*arrays: Ints) -> Ints:
-    """All values of the arrays, sorted and each once; sorting beats hashing on runs of order."""
+    """The sorted distinct values of the arrays. Sorting is faster than hashing on data that is
+    mostly in order."""
     merged = np.sort(np.concatenate(arrays), kind="stable")
     new = np.ones(len(merged), dtype=bool)
     new[1:] = merged[1:] != merged[:-1]
@@ -211,10 +213,11 @@ def innermost(these: Spans) -> tuple[Spans, Ints]:
 
 
 def _paint(first: Ints, stop: Ints, cells: int) -> Ints:
-    """Returns for each cell the last range (row) that covers it, -1 where none does.
+    """Returns for each cell the row of the last range that covers it, -1 where none does.
 
-    Each range is laid down as two blocks of a power of two; blocks are then halved from the
-    largest down, the later row winning. O((ranges + cells) log cells), no loop over either.
+    Each range is written as two overlapping blocks whose length is a power of two. The blocks are
+    then halved, the largest first, and the later row wins. Cost: O((ranges + cells) log cells),
+    without a Python loop over either.
     """
     length = stop - first
     row = np.flatnonzero(length > 0)
@@ -236,15 +239,15 @@ def _paint(first: Ints, stop: Ints, cells: int) -> Ints:
 
 
 def nearest_before(sorted_times: Ints, at: Ints) -> Ints:
-    """Returns for each time the index of the last entry not after it, -1 where there is none."""
+    """Returns for each time the index of the last entry at or before it, -1 where there is none."""
     return (np.searchsorted(sorted_times, at, side="right") - 1).astype(np.int64)
 
 
 def tiles_met(these: Spans, begins: Ints) -> tuple[Ints, Ints]:
-    """Returns the first of the tiles that each interval meets, and how many.
+    """Returns for each interval the first tile that it overlaps, and how many it overlaps.
 
-    A tile reaches from one of the sorted distinct times `begins` to the next, the first of which
-    lies before all intervals; none of those is empty.
+    A tile reaches from one of the sorted distinct times `begins` to the next. The first of these
+    times lies before all intervals, and no interval is empty.
     """
     first = np.searchsorted(begins, these.start, side="right") - 1
     return first, np.searchsorted(begins, these.end, side="left") - first

@@ -1,4 +1,4 @@
-"""Memory that was freed and is kept for what comes next."""
+"""Giving freed memory back to the operating system."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 
 def trim_memory() -> None:
-    """Hands freed memory back to the system, where the C library can.
+    """Returns freed memory to the operating system, where the C library can do so.
 
-    Tables leave holes among what is still in use; the constraint graph, made once most tables are
-    gone, would come on top of them.
+    Tables that were dropped leave holes between those still in use. Without this call, the memory
+    of the constraint graph, which is built when most tables are gone, would be added on top.
     """
     if not sys.platform.startswith("linux"):
         return

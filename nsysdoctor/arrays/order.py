@@ -1,7 +1,8 @@
 """Sorting rows that are nearly in order, and numbering combinations of codes, in little memory.
 
-Traces come almost sorted by time. A stable sort by time alone then takes one pass, rows of one
-time are few, and a stable sort by small codes counts; a sort by all keys at once uses none of it.
+The rows of a trace are almost sorted by time. A stable sort by time alone then takes one pass, few
+rows share a time, and a stable sort by small codes counts. A sort by all keys at once would be able
+to use none of this.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ Ties = Callable[[npt.NDArray[np.intp]], Sequence[np.ndarray]]
 def time_order(
     time: Ints, ties: Ties | None = None, group: np.ndarray | None = None
 ) -> npt.NDArray[np.intp]:
-    """Returns the rows in order of group, time, then what `ties` gives for rows of one time.
+    """Returns the rows sorted by group, then time, then the keys that `ties` gives.
 
-    `ties` is asked with the rows in question and returns keys, the first the most important;
-    rows that are equal in all keep their order.
+    `ties` is called with the rows that share their time with another row, and returns sort keys for
+    them, the most important first. Rows that are equal in every key keep their order.
     """
     order = np.argsort(time, kind="stable")
     if ties is not None:
@@ -51,8 +52,8 @@ def _untied(
 
 
 def narrowed(codes: np.ndarray) -> Codes:
-    """Returns codes as 16 bits where they fit, else as 32 or 64. They are for looking up and
-    sorting, 16 bits by counting, and not for sums."""
+    """Returns codes as 16-bit integers where they fit, else as 32 or 64 bits. Use them for look-ups
+    and sorting (16 bits sort by counting), not for sums: these could overflow."""
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
     widths = (np.int16, np.int32, np.int64)
     fitting = (w for w in widths if np.iinfo(w).min <= low and high <= np.iinfo(w).max)
@@ -60,7 +61,7 @@ def narrowed(codes: np.ndarray) -> Codes:
 
 
 def packed(*columns: np.ndarray | pd.Series) -> npt.NDArray[np.int32]:
-    """Returns one code per row for the combination of the columns, in their sorted order."""
+    """Returns one code per row for its combination of values; codes follow the sorted order."""
     code = np.zeros(len(columns[0]), dtype=np.int32)
     for column in columns:
         place, distinct = pd.factorize(column, sort=True)
@@ -74,21 +75,21 @@ def packed(*columns: np.ndarray | pd.Series) -> npt.NDArray[np.int32]:
 
 
 def first_rows(codes: np.ndarray) -> npt.NDArray[np.intp]:
-    """Returns the first row of each of the codes 0, 1, 2 …, all of which occur."""
+    """Returns the first row of each of the codes 0, 1, 2 …; every code must occur."""
     first = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return first
 
 
 def taken(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns `column[rows]`; a column of zeros takes no memory."""
+    """Returns `column[rows]`; a column of only zeros needs no memory."""
     if not column.any():
         return np.zeros(len(rows), dtype=column.dtype)
     return np.asarray(column[rows])
 
 
 def stacked(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the columns one after another; zeros take no memory."""
+    """Returns the columns concatenated; columns of only zeros need no memory."""
     if len(columns) == 1:
         return columns[0]
     kind = np.result_type(*columns)

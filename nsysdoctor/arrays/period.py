@@ -18,8 +18,8 @@ _MIN_REGULAR_RATIO, _WHOLE_RATIO = 0.7, 0.9
 
 
 class Run(NamedTuple):
-    """Where one symbol recurs regularly: its positions, their distance, the share of the
-    sequence between the first and the last."""
+    """Where one symbol recurs regularly: its positions, the usual distance between them, and the
+    share of the sequence between the first and the last position."""
 
     position: Ints
     period: int
@@ -27,11 +27,12 @@ class Run(NamedTuple):
 
 
 def find_period(symbol: Ints) -> Run | None:
-    """Returns the recurring symbol that marks the sequence's period, None without one.
+    """Returns the recurring symbol that marks the period of the sequence, None where there is none.
 
-    Of all symbols that recur at regular distances over most of the sequence the most even one
-    counts, of equal ones that of shortest distance. A symbol whose irregular distances recur
-    regularly themselves marks a part of a longer period, as a layer does inside a step.
+    Candidates are all symbols that recur at regular distances over most of the sequence. The most
+    even one wins, and among equally even ones the one of shortest distance. A symbol whose
+    irregular distances recur regularly themselves marks a part of a longer period, as a layer does
+    inside a training step.
     """
     runs = [run for run in _runs(symbol) if run.cover >= MIN_COVER_RATIO]
     whole = [run for run in runs if not _is_part(run)]
@@ -54,14 +55,16 @@ def _runs(symbol: Ints) -> list[Run]:
 
 
 def _near(distance: Ints) -> np.ndarray:
-    """Which distances are the usual one; a long period may hold a symbol more or less."""
+    """Which distances are close to the usual one; in a long period one symbol more or less is
+    allowed."""
     typical = float(np.median(distance))
     allowed = max(0.02 * typical, 1.0 if typical >= _LONG else 0.0)
     return np.asarray(np.abs(distance - typical) <= allowed)
 
 
 def _regular_run(position: Ints, count: int) -> Run | None:
-    """The positions from the first to the last regular distance, if most lie regularly."""
+    """The positions from the first to the last regular distance, if most distances between them are
+    regular."""
     if len(position) <= MIN_REPEATS:
         return None
     distance = np.diff(position)
@@ -77,19 +80,22 @@ def _regular_run(position: Ints, count: int) -> Run | None:
 
 
 def _preference(run: Run) -> tuple[int, int, float, int]:
-    """What makes a whole period the best: even distances (in steps of 5 %), then shortness."""
+    """Sort key for a symbol that marks a whole period: even distances (in steps of 5 %), then short
+    ones."""
     near = float(_near(np.diff(run.position)).mean())
     return -round(20 * near), run.period, -run.cover, int(run.position[0])
 
 
 def _evenness(run: Run) -> tuple[float, float, int]:
-    """What makes a part the best to read seams from: few odd distances, wide cover."""
+    """Sort key for a symbol that marks a part of a period: few odd distances, then wide
+    coverage."""
     near = float(_near(np.diff(run.position)).mean())
     return near, run.cover, -int(run.position[0])
 
 
 def _from_seams(part: Run | None) -> Run | None:
-    """The longer period whose seams a part shows, where no symbol of its own marks it."""
+    """The longer period that begins at each irregular distance of a part, for periods that no
+    symbol of their own marks."""
     if part is None:
         return None
     odd = np.flatnonzero(~_near(np.diff(part.position)))
@@ -98,8 +104,8 @@ def _from_seams(part: Run | None) -> Run | None:
 
 
 def _is_part(run: Run) -> bool:
-    """Whether the irregular distances of a run recur regularly, so that they are the seams of a
-    longer period. A few seams at odd places are interruptions, such as an evaluation."""
+    """Whether the irregular distances of a run recur regularly, so that each begins a longer
+    period. A few of them at odd places are interruptions instead, such as an evaluation."""
     near = _near(np.diff(run.position))
     odd = np.flatnonzero(~near)
     if len(odd) < MIN_REPEATS or near.mean() < _WHOLE_RATIO:

@@ -1,4 +1,4 @@
-"""Which of nested ranges is open at a time: one sweep over both in order of time."""
+"""Which of several nested ranges is open at a time: one sweep over ranges and times in order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from nsysdoctor.arrays.order import Codes
 
 
 def open_at(wanted: np.ndarray, start: Ints, end: Ints, time: Ints) -> Codes:
-    """Returns for each time the innermost wanted range open then, by its row, -1 outside all.
+    """Returns for each time the row of the innermost wanted range open then, -1 outside all.
 
-    Ranges nest properly and come by start, the longest first; times are sorted.
+    Ranges nest properly and are sorted by start, the longest first where starts are equal; times
+    are sorted.
     """
     found = np.full(len(time), -1, dtype=np.int32)
     if len(start):
@@ -26,7 +27,7 @@ def open_at(wanted: np.ndarray, start: Ints, end: Ints, time: Ints) -> Codes:
 def _sweep(
     wanted: Any, start: Any, end: Any, time: Any, stack: Any, found: Any
 ) -> None:
-    """Fills `found`. `stack` holds the ranges that are open, the outermost first."""
+    """Fills `found`. `stack` holds the ranges that are open, the outermost at index 0."""
     row = depth = 0
     for place in range(len(time)):
         now = time[place]

@@ -1,6 +1,6 @@
 """Traces written as text tables, and what a rule must say about them.
 
-Behind `nsysdoctor rules test` and the cases that every rule ships.
+Used by `nsysdoctor rules test` and by the cases that every rule ships.
 """
 
 from __future__ import annotations

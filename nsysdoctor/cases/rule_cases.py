@@ -49,7 +49,7 @@ class Case(BaseModel):
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one case: the faults found, none when it holds."""
+    """The outcome of one case: the faults found; none when the case holds."""
 
     rule: str
     case: str
@@ -57,7 +57,8 @@ class Result:
 
 
 def load_cases(path: Path) -> list[Case]:
-    """Returns the cases of a file, a YAML list; raises RuleError when it is none."""
+    """Returns the cases of a file, a YAML list; raises RuleError when the file holds no such
+    list."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -82,15 +83,14 @@ def _case(path: Path, number: int, row: Any) -> Case:
 
 
 def write_case(case: Case, path: Path) -> None:
-    """Write the case's trace as a new export; raises RuleError for a line it cannot mean."""
+    """Writes the case's trace as a new export; raises RuleError for an invalid line."""
     write_scene(read_scene(case.trace), path, case.without)
 
 
 def run_case(case: Case, rule: Rule, keep: Path | None = None) -> Result:
-    """Returns whether the rule says of the case's trace what the case expects.
+    """Returns whether the rule says about the case's trace what the case expects.
 
-    The trace goes to a temporary file and through the same reader as any other; with `keep` it
-    stays at that path.
+    The trace is written to a temporary file, or to `keep`, and read like any other export.
     """
     with tempfile.TemporaryDirectory(prefix="nsysdoctor-") as folder:
         path = keep or Path(folder) / "case.sqlite"
@@ -107,10 +107,10 @@ def _diagnosed(case: Case, rule: Rule, path: Path) -> Report:
     from nsysdoctor.diagnosis.diagnose import Options, diagnose
     from nsysdoctor.trace.window import parse_window
 
-    asked = Options(
+    options = Options(
         parse_window(case.window), [rule], {rule.name: case.params}, brief=True
     )
-    return diagnose(path, asked)
+    return diagnose(path, options)
 
 
 def folder_results(folder: Path, cases: Path, keep: Path | None = None) -> Iterator[Result]:
@@ -150,8 +150,8 @@ def faults_of(case: Case, report: Report) -> list[str]:
     if case.findings is not None and not within(len(told), case.findings):
         subjects = ", ".join(f.subject for f in told)
         faults.append(f"findings: expected {case.findings}, are {len(told)} ({subjects})")
-    asked = (case.subject, case.level, case.count, case.saving, *case.facts)
-    if all(value is None for value in asked):
+    expectations = (case.subject, case.level, case.count, case.saving, *case.facts)
+    if all(value is None for value in expectations):
         return faults
     chosen = [f for f in told if case.subject in (None, f.subject)]
     if not chosen:

@@ -1,7 +1,7 @@
-"""Writes a scene as the SQLite file that an nsys export of it would be.
+"""Writes a scene as the SQLite file that nsys would export for it.
 
-Tables and columns are those of `ingest.schema`, in their newest spelling; a table exists only
-when it has rows, as in exports by default.
+Tables and columns are those of `ingest.schema`, by their newest names. A table exists only if it
+has rows, as in exports by default.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from nsysdoctor.ingest.source import Column, Source
 
 
 def write_scene(scene: Scene, path: Path, without: Collection[str] = ()) -> None:
-    """Write the scene as a new export at `path`.
+    """Writes the scene as a new export at `path`.
 
-    `without` leaves out what an export may lack: a source of `ingest.schema` by its name
-    (`memcpy`) or one column of it (`memcpy.srcKind`). Raises RuleError for a name that is none.
+    `without` names what to leave out, as some exports do: a source of `ingest.schema` (`memcpy`) or
+    one of its columns (`memcpy.srcKind`). Raises RuleError for an unknown name.
     """
     import sqlite_utils
 

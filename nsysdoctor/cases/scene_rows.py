@@ -1,4 +1,4 @@
-"""EngineTurns a scene's events into rows of an export's tables, by the names of `ingest.schema`."""
+"""Turns a scene's events into rows of an export's tables, by the names of `ingest.schema`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of(scene: Scene) -> Rows:
 
 
 class _Writer:
-    """EngineTurns a scene's events into rows by source name."""
+    """Turns a scene's events into rows by source name."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -135,7 +135,8 @@ class _Writer:
         return number
 
     def _synchronisation(self, event: Event, number: int) -> None:
-        """A record of what a call waits for or marks, when the line says which stream or event."""
+        """A synchronisation record: what a call waits for or marks, where the line names the stream
+        or event."""
         stream = next((w for w in event.words if re.search(r"(^|/)s\d+$", w)), None)
         mark = int(event.options.get("event", INVALID_ID))
         if not (stream or mark != INVALID_ID or "DeviceSync" in event.what):
@@ -210,7 +211,8 @@ class _Writer:
         }
 
     def _ordinal(self, place: Place) -> int:
-        """The number that a process knows a device by: its place among those it may see."""
+        """The number by which a process knows a device: its position among the devices visible to
+        it."""
         seen = self._visible.get(place.process)
         if seen is not None and place.device not in seen:
             raise ValueError(f"process p{place.process} does not see GPU {place.device}")
@@ -291,8 +293,8 @@ def _copy(event: Event) -> Row:
 
 
 def _card(device: int, header: Header | None) -> Row:
-    told = _CARD | (header.options if header else {})
-    major, minor = told["cc"].split(".")
+    figures = _CARD | (header.options if header else {})
+    major, minor = figures["cc"].split(".")
     named = header.words[1] if header and len(header.words) > 1 else _CARD_NAME
     return {
         "id": device,
@@ -300,10 +302,10 @@ def _card(device: int, header: Header | None) -> Row:
         "name": named,
         "compute_major": int(major),
         "compute_minor": int(minor),
-        "sm_count": int(told["sms"]),
-        "clock_hz": int(told["clock_mhz"]) * 10**6,
-        "memory_bandwidth_bytes_per_s": quantity(told["bandwidth"], SIZES_BYTES),
-        "total_memory_bytes": quantity(told["memory"], SIZES_BYTES),
+        "sm_count": int(figures["sms"]),
+        "clock_hz": int(figures["clock_mhz"]) * 10**6,
+        "memory_bandwidth_bytes_per_s": quantity(figures["bandwidth"], SIZES_BYTES),
+        "total_memory_bytes": quantity(figures["memory"], SIZES_BYTES),
         "bus": f"0000:{device + 1:02x}:00.0",
     }
 

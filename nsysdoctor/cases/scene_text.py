@@ -11,7 +11,7 @@ that it submits. Indented lines under `repeat` are one step of many:
       +1us  ..s7  host  cudaStreamSynchronize s7
 
 `docs/own-rules.md` describes every form. This module turns the text into a `Scene`, a plain list
-of what happened; `caseexport` writes it as an export.
+of what happened; `scene_export` writes it as an export.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _CALL = re.compile(r"cu[A-Z_a-z]\w*$")
 
 @dataclass(frozen=True)
 class Place:
-    """Where something ran: a process with a host thread (1 the main one) or a device's stream."""
+    """A place where something runs: a host thread of a process (1 is the main one) or a device's
+    stream."""
 
     process: int = 1
     thread: int = 0
@@ -49,7 +50,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened; `parent` is the position of the call that submitted it, or -1."""
+    """One thing that happened; `parent` is the position of the call that submitted it, -1
+    without."""
 
     start_ns: int
     end_ns: int
@@ -63,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Header:
-    """A line about the machine rather than about time: its kind, words and options."""
+    """A line about the machine instead of events: its kind, words and options."""
 
     kind: str
     words: tuple[str, ...]
@@ -72,7 +74,7 @@ class Header:
 
 @dataclass
 class Scene:
-    """What a text table says: its headers, the events in the order written, kernel names."""
+    """The content of a text table: its headers, the events in the order written, kernel names."""
 
     headers: list[Header] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -87,9 +89,9 @@ class _Line:
 
 
 def quantity(text: str, units: dict[str, int]) -> int:
-    """Returns a whole number of the base unit: `4ms` in ns, `40MB` in bytes.
+    """Returns a whole number in the base unit: `4ms` in ns, `40MB` in bytes.
 
-    Raises ValueError when it is no number with one of the units; `0` needs none.
+    Raises ValueError for a text that is no number with one of the units; `0` needs no unit.
     """
     found = _QUANTITY.match(text)
     unit = found.group(2) if found else ""
@@ -124,7 +126,7 @@ def read_scene(text: str) -> Scene:
 
 
 class _Reader:
-    """Walks the lines, keeping what was last at every place so that `+` can follow it."""
+    """Reads the lines and remembers the last event at every place, which `+` refers to."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene

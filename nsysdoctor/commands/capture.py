@@ -11,7 +11,7 @@ import typer
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysdoctor.commands.nsys_command import Nsys, Wish
+    from nsysdoctor.commands.nsys_command import Extras, Nsys
 
 
 def capture(
@@ -38,20 +38,21 @@ def capture(
     """Record a program with nsys, export the trace and report on it."""
     import shlex
 
-    from nsysdoctor.commands.nsys_command import Wish, profile_line
+    from nsysdoctor.commands.nsys_command import Extras, profile_line
 
-    wish = Wish(range_only, shapes, graph_nodes)
+    extras = Extras(range_only, shapes, graph_nodes)
     nsys = _chosen(show)
-    line = profile_line(nsys, wish, output, command)
+    line = profile_line(nsys, extras, output, command)
     if show:
         print(shlex.join(line))
         return
-    trace = _recorded(nsys, line, output, wish, force)
+    trace = _recorded(nsys, line, output, extras, force)
     _report(trace)
 
 
 def _chosen(show: bool) -> Nsys:
-    """The installed nsys; to show a line a current one is assumed where there is none."""
+    """The installed nsys. To only print the command, a current version is assumed where none is
+    installed."""
     from nsysdoctor.commands.nsys_command import CURRENT, installed_nsys
 
     try:
@@ -64,8 +65,8 @@ def _chosen(show: bool) -> Nsys:
         return CURRENT
 
 
-def _recorded(nsys: Nsys, line: list[str], output: Path, wish: Wish, force: bool) -> Path:
-    """The export of what the program did; its own exit status does not matter."""
+def _recorded(nsys: Nsys, line: list[str], output: Path, extras: Extras, force: bool) -> Path:
+    """The export of the recording; the program's own exit status is ignored."""
     import shlex
     import subprocess
 
@@ -78,7 +79,7 @@ def _recorded(nsys: Nsys, line: list[str], output: Path, wish: Wish, force: bool
     report = recorded_report(output)
     if report is None:
         hint = "see what nsys said above"
-        if wish.range_only:
+        if extras.range_only:
             hint += "; with --range the program must reach the steps that capture() names"
         raise UsageError(f"nsys ended with status {status} and left no report", hint)
     if status:
@@ -91,7 +92,7 @@ def _recorded(nsys: Nsys, line: list[str], output: Path, wish: Wish, force: bool
 
 
 def _check_free(output: Path, trace: Path, force: bool) -> None:
-    """Raises UsageError before anything runs when the trace could not be written."""
+    """Raises UsageError, before anything runs, when the trace could not be written."""
     from nsysdoctor.commands.nsys_command import recorded_report
 
     if not output.parent.is_dir():

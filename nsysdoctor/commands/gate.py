@@ -88,7 +88,7 @@ def _judged(
     config: Path | None,
     window: str | None,
 ) -> Verdict:
-    """The verdict; a trace that cannot be analysed is a verdict too: cannot judge."""
+    """The verdict. A trace that cannot be analysed gives the verdict `cannot judge`."""
     from datetime import UTC, datetime
 
     from nsysdoctor.commands.inputs import load_reports, settings
@@ -107,7 +107,7 @@ def _judged(
 
 
 def _baseline(path: Path | None, config: Config, config_path: Path | None) -> Baseline | None:
-    """The baseline given, else the one that the configuration names beside itself."""
+    """The baseline given, else the one that the configuration names, relative to its own folder."""
     from nsysdoctor.commands.inputs import read_text
     from nsysdoctor.config import find_config
     from nsysdoctor.gate.baseline_file import read_baseline

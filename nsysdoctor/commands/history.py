@@ -11,7 +11,7 @@ import typer
 app = typer.Typer(help="Keep runs in an SQLite file and show their trend.", no_args_is_help=True)
 
 History = Annotated[Path, typer.Argument(metavar="DB", help="The history file.")]
-# In CI a commit is checked out without a branch; the server tells its name.
+# In CI a commit is checked out without a branch; the server sets the branch name in these.
 _BRANCH = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 
 
@@ -73,7 +73,7 @@ def _branch() -> str:
 
 
 def _git(*words: str) -> str:
-    """What git says about the current folder; nothing outside a repository or without git."""
+    """The output of git in the current folder; empty outside a repository or without git."""
     import subprocess
 
     try:

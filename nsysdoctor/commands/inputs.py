@@ -1,4 +1,4 @@
-"""What the commands that compare runs are given: traces or reports, limits, output files."""
+"""Inputs of the commands that compare runs: traces or reports, limits, output files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_text(path: Path) -> str:
-    """Returns a text file; raises UsageError when it is missing or no text."""
+    """Returns the content of a text file; raises UsageError when it is missing or no text."""
     try:
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError) as error:
@@ -36,7 +36,7 @@ def settings(path: Path | None) -> Config:
 
 
 def load_reports(paths: Sequence[Path], config: Config, window: str | None = None) -> list[Report]:
-    """Returns one report per path: a report.json is read, everything else is diagnosed; a folder
+    """Returns one report per path: a report.json is read, any other file is diagnosed; a folder
     stands for the traces in it."""
     from nsysdoctor.commands.traces import is_own, traces_of
     from nsysdoctor.ingest.profiler.stream import is_profiler_json
@@ -88,7 +88,7 @@ def write_files(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Writes every output file in the form that its extension names."""
+    """Writes every output file in the format of its extension."""
     from nsysdoctor.commands.outputs import check_target
 
     for path in paths:
@@ -103,7 +103,7 @@ def write_files(
 
 
 def put(text: str) -> None:
-    """Prints text as UTF-8 whatever the console's encoding, for machines to read."""
+    """Prints text as UTF-8 whatever the console's encoding, for programs to read."""
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     if not text.endswith("\n"):
         sys.stdout.buffer.write(b"\n")
@@ -111,7 +111,7 @@ def put(text: str) -> None:
 
 
 def on_page(print_to: Callable[[Console], None]) -> str:
-    """Returns what a rendering prints on an 80-column console without colours, under our name."""
+    """Returns what a rendering prints on an 80-column console without colours, below our name."""
     import io
 
     from rich.console import Console

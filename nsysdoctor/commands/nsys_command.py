@@ -18,7 +18,7 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Nsys:
-    """An nsys on this machine: where it is, its version ("" unknown), the options it lists."""
+    """An nsys on this machine: its path, its version ( if unknown), and the options it lists."""
 
     path: str
     version: str
@@ -39,9 +39,10 @@ CURRENT = Nsys(
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What to record besides: `range_only` what the program marks by the CUDA profiler's start and
-    stop, `shapes` PyTorch's operators with shapes, `graph_nodes` the kernels inside graphs."""
+class Extras:
+    """What to record in addition: `range_only` only what lies between the program's start and stop
+    of the CUDA profiler, `shapes` PyTorch's operators with shapes, `graph_nodes` the kernels inside
+    graphs."""
 
     range_only: bool = False
     shapes: bool = False
@@ -49,18 +50,18 @@ class Wish:
 
 
 def installed_nsys() -> Nsys:
-    """Returns the nsys on PATH; raises UsageError with where to get it when there is none."""
+    """Returns the nsys on PATH; raises UsageError that says where to get it when there is none."""
     path = shutil.which("nsys")
     if path is None:
         raise UsageError(
             "nsys is not on PATH", f"install Nsight Systems from {DOWNLOAD}, or see --print"
         )
-    version = re.search(r"\d{4}\.\d+(?:\.\d+)*", _said([path, "--version"]))
-    options = _OPTION.findall(_said([path, "profile", "--help"]))
+    version = re.search(r"\d{4}\.\d+(?:\.\d+)*", _output_of([path, "--version"]))
+    options = _OPTION.findall(_output_of([path, "profile", "--help"]))
     return Nsys(path, version[0] if version else "", frozenset(options))
 
 
-def _said(command: Sequence[str]) -> str:
+def _output_of(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, check=False, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
@@ -72,20 +73,20 @@ def _said(command: Sequence[str]) -> str:
     return (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
-def profile_line(nsys: Nsys, wish: Wish, target: Path, command: Sequence[str]) -> list[str]:
-    """Returns the command that records `command` into `target`, without the suffix of a report.
+def profile_line(nsys: Nsys, extras: Extras, target: Path, command: Sequence[str]) -> list[str]:
+    """Returns the command that records `command` into the report `target`, a path without suffix.
 
     Options that this nsys does not list are left out where the trace is as good without them.
-    Raises UsageError when it lacks one that was asked for.
+    Raises UsageError when it lacks an option that was requested.
     """
     line = [nsys.path, "profile", "--trace=cuda,nvtx,osrt"]
     # Sampling slows the program down, and no rule reads it.
     line += [f"{name}=none" for name in ("--sample", "--cpuctxsw") if name in nsys.options]
-    if wish.graph_nodes:
+    if extras.graph_nodes:
         line.append(f"{_known(nsys, '--cuda-graph-trace')}=node")
-    if wish.shapes:
+    if extras.shapes:
         line.append(f"{_known(nsys, '--pytorch')}=autograd-shapes-nvtx")
-    if wish.range_only:
+    if extras.range_only:
         line += _range_options(nsys)
     return [*line, "--force-overwrite=true", f"--output={target}", *command]
 
@@ -100,7 +101,8 @@ def _known(nsys: Nsys, option: str) -> str:
 
 
 def _range_options(nsys: Nsys) -> list[str]:
-    """Record between the profiler's start and stop, and let the program go on afterwards."""
+    """Options to record between the profiler's start and stop only, and to let the program
+    continue."""
     chosen = [f"{_known(nsys, '--capture-range')}=cudaProfilerApi"]
     if "--capture-range-end" in nsys.options:
         return [*chosen, "--capture-range-end=stop"]
@@ -108,7 +110,7 @@ def _range_options(nsys: Nsys) -> list[str]:
 
 
 def recorded_report(target: Path) -> Path | None:
-    """Returns the report that nsys left at `target`, None if it left none."""
+    """Returns the report that nsys wrote at `target`, None if it wrote none."""
     found = [target.with_name(target.name + suffix) for suffix in (".nsys-rep", ".qdrep")]
     return next((path for path in found if path.exists()), None)
 

@@ -16,7 +16,8 @@ _BEGINS = re.compile(
 
 
 def check_target(target: Path, traces: list[Path], force: bool) -> None:
-    """Raises UsageError when `target` is a trace, lies in no folder, or belongs to others."""
+    """Raises UsageError when `target` is a trace, its folder does not exist, or another program
+    wrote it."""
     if any(_same(target, trace) for trace in traces):
         raise UsageError(f"{target} is the trace itself", "name another output file")
     if not target.parent.is_dir():
@@ -36,7 +37,7 @@ def _same(target: Path, trace: Path) -> bool:
 
 
 def _ours(target: Path) -> bool:
-    """Whether a file begins as one of our formats does; an empty file belongs to nobody."""
+    """Whether a file begins as one of our formats does; true, too, for an empty file."""
     with target.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return not head or _BEGINS.search(head) is not None

@@ -16,9 +16,9 @@ _LARGE_BYTES = 100_000_000
 
 @contextmanager
 def progress(traces: Sequence[Path], quiet: bool) -> Iterator[Seen]:
-    """Yields what to call with a trace, its stage and the share of it that is behind.
+    """Yields a function to call with a trace, its stage and the finished share of that stage.
 
-    The bar counts files; where they are read one after the other it also tells the stage.
+    The bar counts files; where these are read one after the other it also shows the stage.
     """
     size = sum(path.stat().st_size for path in traces if path.is_file())
     if quiet or not sys.stderr.isatty() or (len(traces) < 2 and size < _LARGE_BYTES):

@@ -107,23 +107,24 @@ def _options(
     timed: bool,
     payloads: bool,
 ) -> JobOptions:
-    """The configuration file's settings, and what the command line says instead or besides."""
+    """The options of a job: the configuration file's settings, overridden or extended by the
+    command line."""
     from nsysdoctor.commands.inputs import settings
     from nsysdoctor.config import check_config
     from nsysdoctor.jobs.job import JobOptions, chosen_rules, known_rules
     from nsysdoctor.trace.window import parse_window
 
-    said = settings(config)
+    configured = settings(config)
     options = JobOptions(
-        parse_window(said.window or "auto" if window is None else window, device),
-        (*(Path(folder) for folder in said.rule_dirs), *(rules or [])),
-        tuple(select or said.select),
-        (*said.ignore, *(ignore or [])),
-        said.params,  # type: ignore[arg-type]
+        parse_window(configured.window or "auto" if window is None else window, device),
+        (*(Path(folder) for folder in configured.rule_dirs), *(rules or [])),
+        tuple(select or configured.select),
+        (*configured.ignore, *(ignore or [])),
+        configured.params,  # type: ignore[arg-type]
         timed,
         payloads,
     )
-    check_config(said, [rule.name for rule in known_rules(options.folders)])
+    check_config(configured, [rule.name for rule in known_rules(options.folders)])
     chosen_rules(options)
     return options
 
@@ -201,10 +202,10 @@ def _show(form: Format, answer: Answer, top: int, verbose: bool, hint: str) -> N
 
 
 def _page_of(traces: list[Path], window: str | None, device: int | None) -> str:
-    """The command that draws what was asked for."""
+    """The hint with the command that writes the dashboard for the same traces and options."""
     import shlex
 
-    asked = [*map(str, traces)]
-    asked += ["--window", window] if window is not None else []
-    asked += ["--device", str(device)] if device is not None else []
-    return f"timeline: nsysdoctor report {shlex.join(asked)} -o report.html"
+    arguments = [*map(str, traces)]
+    arguments += ["--window", window] if window is not None else []
+    arguments += ["--device", str(device)] if device is not None else []
+    return f"timeline: nsysdoctor report {shlex.join(arguments)} -o report.html"

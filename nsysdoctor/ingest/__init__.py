@@ -1,6 +1,6 @@
-"""A file becomes columns: what an export may hold, which rows a window needs, the reading.
+"""Reads an export into columns: what an export may hold, and which rows a window needs.
 
-Old spellings of tables and columns end here; nothing above knows a version of nsys.
+Differences between versions of nsys, such as older names of tables and columns, end here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A table's columns as numpy arrays: read in blocks, in parallel over row ranges.
+"""Reads a table's columns as numpy arrays, in blocks and in parallel over row ranges.
 
-The driver is asked for the plain columns first, which is fastest. It raises on a text in a
-column of integers; then the same rows are read again through expressions that replace what
-cannot be.
+The driver first reads the columns as they are stored, which is fastest. It raises an error where an
+integer column holds text. Then the same rows are read again through SQL expressions that replace
+such values.
 """
 
 from __future__ import annotations
@@ -39,20 +39,22 @@ class Plan:
     condition: str
 
     def statement(self, rows: tuple[int, int] | None) -> str:
-        """Returns the SQL for a range of row ids, of all rows without one."""
+        """Returns the SQL for a range of row ids, or for all rows where no range is given."""
         columns = ", ".join(f"{sql} AS {name}" for name, sql in self.selected.items())
         within = f" AND rowid BETWEEN {rows[0]} AND {rows[1]}" if rows else ""
         return f'SELECT {columns} FROM "{self.table}" WHERE {self.condition}{within}'
 
 
 def plain_plan(source: Source, table: str, present: Sequence[str], kept: str = "1") -> Plan:
-    """Returns the plan that takes columns as they are stored, of the rows of a condition."""
+    """Returns the plan that reads columns as they are stored, for the rows that meet a
+    condition."""
     selected = {c.name: _plain(c, _found(c, present)) for c in source.columns}
     return Plan(table, source, selected, _where(source, present, kept))
 
 
 def guarded_plan(source: Source, table: str, present: Sequence[str], kept: str = "1") -> Plan:
-    """Returns the plan that replaces what is no integer and leaves out rows without times."""
+    """Returns the plan that replaces values that are no integers and leaves out rows without
+    times."""
     found = {c.name: _found(c, present) for c in source.columns}
     selected = {c.name: _guarded(c, found[c.name]) for c in source.columns}
     times = [f"typeof(\"{found[c.name]}\") = 'integer'" for c in source.columns if c.kind == "time"]
@@ -64,14 +66,14 @@ def _found(column: Column, present: Sequence[str]) -> str | None:
 
 
 def _where(source: Source, present: Sequence[str], kept: str) -> str:
-    # In this order: what a window cuts off is most, and is told by times alone.
+    # The window's condition goes first: it excludes most rows and needs only their times.
     if source.where is None or source.where[0] not in present:
         return f"({kept})"
     return f"({kept}) AND {source.where[1]}"
 
 
 def _literal(value: int | None) -> str:
-    # The literal -2^63 does not parse as an integer; this sum does.
+    # SQLite does not parse the literal -2^63 as an integer, but it parses this sum.
     return "(-9223372036854775807 - 1)" if value == OPEN_NS else str(value or 0)
 
 
@@ -91,9 +93,9 @@ def _guarded(column: Column, found: str | None) -> str:
 
 
 class Extent(NamedTuple):
-    """Where the rows of a table are: first and last row id, and the most rows there can be.
+    """The range of a table's row ids, and the largest number of rows it can hold.
 
-    Without row ids, or with ids far apart, `dense` is False and the table is read as one.
+    Without row ids, or with ids far apart, `dense` is False and the table is read in one piece.
     """
 
     first: int
@@ -102,7 +104,8 @@ class Extent(NamedTuple):
     dense: bool
 
     def ranges(self) -> list[tuple[int, int] | None]:
-        """Returns even ranges of row ids, one per core for large tables; one of all for others."""
+        """Returns even ranges of row ids, one per core for large tables; a single None, which means
+        all rows, for others."""
         if not self.dense or self.most < _PARALLEL_ROWS:
             return [None]
         count = min(os.cpu_count() or 1, 8)
@@ -113,7 +116,7 @@ class Extent(NamedTuple):
 def read_plan(uri: str, plan: Plan, extent: Extent) -> tuple[pd.DataFrame, int]:
     """Returns the rows of a plan, and how many were left out because a time is NULL.
 
-    Raises UnexpectedError when a column holds something that the plan does not allow for.
+    Raises UnexpectedError when a column holds a value that the plan cannot read.
     """
     store = Store(plan.source.columns, extent.most)
     ranges = extent.ranges()
@@ -131,7 +134,8 @@ def read_plan(uri: str, plan: Plan, extent: Extent) -> tuple[pd.DataFrame, int]:
 def _fill(
     uri: str, plan: Plan, rows: tuple[int, int] | None, store: Store, at: int
 ) -> tuple[int, int]:
-    """Puts the rows of a range into the store from a place on; how many, and how many were lost."""
+    """Copies the rows of a range into the store from a given place on. Returns how many were stored
+    and how many were left out."""
     import adbc_driver_sqlite.dbapi as adbc
 
     count = lost = 0
@@ -149,7 +153,7 @@ def _fill(
 def _without_nulls(
     batch: pa.RecordBatch, columns: Iterable[Column]
 ) -> tuple[pa.RecordBatch, int]:
-    """The rows whose times are all there."""
+    """The rows in which no time is NULL."""
     import pyarrow.compute as pc
 
     times = [batch.column(c.name) for c in columns if c.kind == "time"]

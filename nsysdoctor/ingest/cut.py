@@ -1,24 +1,23 @@
-"""Which rows of an export the numbers of a window can depend on, as conditions on its tables.
+"""Which rows of an export the results for a window can depend on, as conditions on its tables.
 
-Of a window [low, high) these are
+For a window [low, high) these are:
 
-- operations and calls that overlap it, with some time around it: what ran just before is what
-  the first operations waited for, and chains of kernels reach over the edges;
-- the calls that launched those operations, and the operations that those calls launched. Ids of
-  correlation rise with the order of calls in a process, so a stretch of ids holds all of them;
-  what was begun before the stretch is named id by id;
-- operations that were launched before and start after all that: they wait in the queue;
-- the last call of each thread before all that: since then it did something else; and the calls
-  that begin or end the capture of a stream around it;
-- the next operation of each device, which tells what a device that idles to the end of the window
-  waits for, and the last one to end before, which tells what a device waits for that idles from
-  its start;
-- of an operation that reaches over the edges, the next one of its stream: it tells whether its end
-  can be;
-- what else the host did (ranges, OS calls, pauses, samples, whether threads ran) from the first
-  to the last of those calls.
+- operations and calls that overlap the window or a margin around it: the first operations may have
+  waited for what ran just before, and chains of kernels may cross the edges;
+- the calls that launched those operations, and the operations that those calls launched.
+  Correlation ids rise with the order of calls in a process, so one range of ids holds all of them;
+  calls that began before this range are listed by id;
+- operations that were launched earlier and start later: they wait in the queue meanwhile;
+- the last call of each thread before the margin, since the thread's own code runs from there on;
+  and the nearest calls around it that begin or end the capture of a stream;
+- the next operation of each device, for which a device that is idle at the window's end waits; and
+  the last operation to end before, for a device that is idle at the window's start;
+- the operation that follows, on the same stream, one that crosses the edges: it shows whether the
+  recorded end of the earlier one is possible;
+- what else the host did (ranges, OS calls, pauses, samples, scheduling) from the first to the last
+  of those calls.
 
-Rows whose times cannot be pass every condition, so that they are counted as ever.
+Rows with impossible times meet every condition, so that they are counted as in a full read.
 """
 
 from __future__ import annotations
@@ -64,19 +63,19 @@ _OUTLINED = frozenset(
 
 
 def widened(low_ns: int, high_ns: int) -> tuple[int, int]:
-    """Returns a window with the time around it in which what happens in it may have its causes."""
+    """Returns a window with the margin around it in which its events may have their causes."""
     around = min(max((high_ns - low_ns) // _SHARE, _LEAST_NS), _MOST_NS)
     return low_ns - around, high_ns + around
 
 
 class Capture(NamedTuple):
-    """What is known of a whole capture of which a window is read.
+    """Facts about the whole capture that are known although only a window of it is read.
 
-    `first_ns` and `last_ns` bound its operations (0 without any); `places` has a row per process
-    and CUDA ordinal that ran some: global_pid, ordinal; `kernels` one per process and kernel that
-    ran: global_pid, full_id, early (1: before all that is read); `copies` one per copy of
-    LARGE_BYTES or more between pinned memory and a device: global_pid, ordinal, copy_kind, bytes,
-    start_ns, end_ns.
+    `first_ns` and `last_ns` bound its operations (0 without any). `places` has a row per process
+    and CUDA ordinal that ran operations: global_pid, ordinal. `kernels` has a row per process and
+    kernel that ran: global_pid, full_id, early (1 if it ran before everything that is read).
+    `copies` has a row per copy of LARGE_BYTES or more between pinned memory and a device:
+    global_pid, ordinal, copy_kind, bytes, start_ns, end_ns.
     """
 
     first_ns: int
@@ -96,11 +95,11 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut:
-    """What to read of an export; times in ns, processes as globalPid.
+    """Which rows of an export to read; times in ns, processes as globalPid.
 
-    `lone` are ids of single calls by process; `further` single operations by the values of their
-    columns. Without `by_process` the export does not tell which process a row belongs to. `clean`
-    are sources known to hold no times that cannot be.
+    `lone` has, per process, ids of single calls outside the stretches. `further` lists single
+    operations by values of their columns. `by_process` is False when the export does not say which
+    process a row belongs to. `clean` names the sources that are known to hold no impossible times.
     """
 
     low_ns: int
@@ -133,29 +132,30 @@ class Cut:
         return self.lone.get(process, frozenset())
 
     def calls(self, source: Source, present: Sequence[str]) -> str:
-        """Returns the condition on rows whose id lies in one of the stretches or stands alone."""
+        """Returns the condition on rows whose id lies in one of the stretches or is one of the
+        single ids."""
         return " OR ".join(self._linked(source, present)) or "0"
 
     def _near(self, source: Source, present: Sequence[str], low_ns: int, high_ns: int) -> str:
-        """Rows that overlap a stretch of time, or whose times cannot be."""
+        """Rows that overlap a stretch of time, or have impossible times."""
         start, end = _times(source, present)
         if source.name in self.clean:
             return f"({end} > {low_ns} AND {start} < {high_ns})"
         apart = f"({end} <= {low_ns} OR {start} >= {high_ns})"
         if source.name == "nvtx":
-            kind = spelled(source, "event_type", present)
+            kind = quoted_column(source, "event_type", present)
             early = f"{kind} = {_MARK} AND {start} < {low_ns}"
             apart = f"({apart} OR {early}) AND {kind} != {_DOMAIN}"
-        return f"({apart} AND {sound(source, present)}) IS NOT TRUE"
+        return f"({apart} AND {possible_times(source, present)}) IS NOT TRUE"
 
     def _instants(self, source: Source, present: Sequence[str]) -> str:
-        """Samples of the time that calls are read of, the frames of those, and what tells whether
-        each thread runs: the events then, the last ones before and the first ones after."""
+        """Samples taken while the selected calls ran, with their stack frames, and the scheduler
+        events of each thread: those in that time, the last before and the first after it."""
         low, high = self.host_low_ns, self.host_high_ns
         inside = f"start >= {low} AND start < {high}"
         if source.name == "sample_frame":
             return f"id IN (SELECT id FROM COMPOSITE_EVENTS WHERE {inside})"
-        if source.name == "sample" or spelled(source, "global_tid", present) is None:
+        if source.name == "sample" or quoted_column(source, "global_tid", present) is None:
             return inside
         table = source.tables[0]
         nearest = " OR ".join(
@@ -166,7 +166,7 @@ class Cut:
         return f"{inside} OR {nearest}"
 
     def _linked(self, source: Source, present: Sequence[str]) -> list[str]:
-        id_of = spelled(source, "correlation", present)
+        id_of = quoted_column(source, "correlation", present)
         if id_of is None:
             return []
         stretches = [
@@ -184,7 +184,8 @@ class Cut:
 
 
 class View(NamedTuple):
-    """What of an export is read and what is known of the rest; None and None: all of it is."""
+    """The part of an export that is read, and what is known of the rest. Both are None when all of
+    it is read."""
 
     cut: Cut | None
     capture: Capture | None
@@ -194,43 +195,46 @@ WHOLE = View(None, None)
 
 
 def outlined(source: Source) -> Source | None:
-    """Returns the source with the columns alone that steps are told by, None if with none."""
+    """Returns the source with only the columns that finding steps needs, None if it needs none of
+    them."""
     if source.name not in _OUTLINED:
         return None
     kept = tuple(c for c in source.columns if c.name not in _DETAILS)
     return replace(source, columns=kept)
 
 
-def spelled(source: Source, name: str, present: Sequence[str]) -> str | None:
-    """Returns the quoted name that a column of ours has in the table, None without it."""
+def quoted_column(source: Source, name: str, present: Sequence[str]) -> str | None:
+    """Returns the quoted name that the export gives to one of our columns, None where it lacks
+    it."""
     column = next((c for c in source.columns if c.name == name), None)
     found = next((s for s in column.spellings if s in present), None) if column else None
     return f'"{found}"' if found else None
 
 
 def process_of(source: Source, present: Sequence[str]) -> str:
-    """Returns SQL for the process of a row, 0 where the table does not tell."""
-    process = spelled(source, "global_pid", present)
-    thread = spelled(source, "global_tid", present)
+    """Returns SQL for the process of a row, 0 where the table does not hold it."""
+    process = quoted_column(source, "global_pid", present)
+    thread = quoted_column(source, "global_tid", present)
     if process is not None:
         return process
     return f"({thread} & {PROCESS_MASK})" if thread is not None else "0"
 
 
 def equal(source: Source, present: Sequence[str], values: Mapping[str, int]) -> str:
-    """Returns the condition that columns of ours have these values."""
-    pairs = [(spelled(source, name, present), value) for name, value in values.items()]
+    """Returns the condition that some of our columns have these values."""
+    pairs = [(quoted_column(source, name, present), value) for name, value in values.items()]
     terms = [f"ifnull({name}, 0) = {value}" for name, value in pairs if name is not None]
     return "(" + " AND ".join(terms) + ")"
 
 
 def _times(source: Source, present: Sequence[str]) -> tuple[str, str]:
-    start, end = (spelled(source, name, present) for name in ("start_ns", "end_ns"))
+    start, end = (quoted_column(source, name, present) for name in ("start_ns", "end_ns"))
     return start or "NULL", end or "NULL"
 
 
-def sound(source: Source, present: Sequence[str]) -> str:
-    """Returns the condition that a row's times can be, as `Export.read` judges them."""
+def possible_times(source: Source, present: Sequence[str]) -> str:
+    """Returns the condition that a row's times are possible, by the same criteria as
+    `Export.read`."""
     start, end = _times(source, present)
     if source.name == "nvtx":
         end = f"ifnull({end}, {start})"

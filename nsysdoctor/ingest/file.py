@@ -1,4 +1,4 @@
-"""Is it a file that can be read as an export? Asked before SQLite, which forgives too much."""
+"""Checks that a file can be read as an export, before SQLite opens it: SQLite accepts too much."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ _HEADER = b"SQLite format 3\x00"
 
 
 def live_logs(path: Path) -> list[Path]:
-    """Returns the logs beside a file that hold what is not in it yet, or must be taken back."""
+    """Returns the log files beside a database that hold changes not yet written to it or to be
+    undone."""
     logs = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
     return [log for log in logs if log.exists() and log.stat().st_size > 0]
 
 
 def check_kind(path: Path) -> None:
-    """Raises UnreadableTraceError for what cannot be an export: missing, a folder, text …"""
+    """Raises UnreadableTraceError for what cannot be an export: a missing file, a folder, text …"""
     try:
         if not path.exists():
             raise UnreadableTraceError(f"{path} does not exist", "check the path")
@@ -40,7 +41,7 @@ def check_kind(path: Path) -> None:
 def check_length(path: Path) -> None:
     """Raises UnreadableTraceError for a file shorter than its header says.
 
-    SQLite itself answers from a file cut at a page boundary without complaint.
+    SQLite itself reads a file that was cut at a page boundary without any error.
     """
     with path.open("rb") as file:
         head = file.read(100)

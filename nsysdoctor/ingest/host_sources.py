@@ -1,7 +1,7 @@
-"""What an export may hold of the host beside calls: scheduling, samples, call stacks, MPI.
+"""What an export may hold about the host beside calls: scheduling, samples, call stacks, MPI.
 
-Every one of them stands alone: a table without a column that it means nothing without is not
-there, and nothing is read before a table asks for it.
+Each source is independent. A table that lacks a required column counts as missing, and a table is
+read only when something needs it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One table of operations or calls, as far as a survey looks at it."""
+"""Small queries on one table of operations or calls, for the survey of an export."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nsysdoctor.ingest.cut import (
     LARGE_BYTES,
     Cut,
     equal,
+    possible_times,
     process_of,
-    sound,
-    spelled,
+    quoted_column,
 )
 from nsysdoctor.ingest.export_codes import PROCESS_MASK, UNIFIED_MEMORY
 from nsysdoctor.ingest.reader import Export
@@ -34,10 +34,11 @@ Pairs = list[tuple[int, ...]]
 
 
 class Lookup:
-    """A table of operations or calls, as far as it is looked at here; empty if it is missing.
+    """One table of operations or calls, limited to the columns that a survey needs; empty if
+    missing.
 
-    `rows` are those near the window: start_ns, end_ns, correlation, node and place. A `clean`
-    table holds no row whose times cannot be.
+    `rows` are those near the window: start_ns, end_ns, correlation, node and place. `clean` says
+    that the table holds no row with impossible times.
     """
 
     def __init__(self, export: Export, source: Source, cut: Cut) -> None:
@@ -53,36 +54,41 @@ class Lookup:
         else:
             self.clean, self.rows = not found.dropped, _rows(found.frame)
 
-    def answer(self, asked: str, where: str = "1", per: str = "") -> list[tuple[object, ...]]:
-        """Returns what is asked of the rows whose times can be, under a condition; of all of
-        them, or of those that are alike in something."""
+    def select(self, expressions: str, where: str = "1", per: str = "") -> list[tuple[object, ...]]:
+        """Returns SQL expressions evaluated over the rows with possible times that meet a
+        condition: over all of them, or per group of an expression."""
         if self._table is None:
             return []
-        known = [f"({where})"] + ([] if self.clean else [sound(self._source, self._present)])
-        kind, filtered = spelled(self._source, "copy_kind", self._present), self._source.where
+        known = [f"({where})"]
+        if not self.clean:
+            known.append(possible_times(self._source, self._present))
+        kind, filtered = quoted_column(self._source, "copy_kind", self._present), self._source.where
         if kind is not None:
             known.append(f"{kind} NOT IN {UNIFIED_MEMORY}")
         if filtered is not None and filtered[0] in self._present:
             known.append(filtered[1])
         where = " AND ".join(known)
         grouped = f" GROUP BY {per}" if per else ""
-        return self._export.query(f'SELECT {asked} FROM "{self._table}" WHERE {where}{grouped}')
+        from_rows = f'FROM "{self._table}" WHERE {where}{grouped}'
+        return self._export.query(f"SELECT {expressions} {from_rows}")
 
-    def least(self, asked: str, where: str) -> list[int]:
-        """Returns the one number that is asked of the rows under a condition; none without any."""
-        return [int(str(row[0])) for row in self.answer(asked, where) if row[0] is not None]
+    def aggregate(self, expression: str, where: str) -> list[int]:
+        """Returns the number that an SQL aggregate gives for the rows that meet a condition, in a
+        list that is empty where there are no such rows."""
+        return [int(str(row[0])) for row in self.select(expression, where) if row[0] is not None]
 
     def picked(self, pick: str, where: str, per: str) -> Pairs:
-        """Returns process and correlation id of the row that a maximum or minimum picks among
-        those that are alike in a column."""
+        """Returns process and correlation id of the row that a maximum or minimum selects in each
+        group of rows with the same value in a column."""
         process, number = map(self._column, ("global_pid", "correlation"))
-        rows = self.answer(f"{process}, {number}, {pick}", where, self._column(per))
+        rows = self.select(f"{process}, {number}, {pick}", where, self._column(per))
         return sorted((int(str(row[0])), int(str(row[1]))) for row in rows if _whole(row))
 
-    def distinct(self, *names: str, where: str = "1", **told: str) -> Pairs:
-        """Returns the combinations of columns, and of whether conditions hold, sorted."""
-        asked = [*map(self._column, names), *told.values()]
-        rows = self.answer("DISTINCT " + ", ".join(asked), where)
+    def distinct(self, *names: str, where: str = "1", **flags: str) -> Pairs:
+        """Returns the distinct combinations of some columns and of some conditions (0 or 1),
+        sorted."""
+        expressions = [*map(self._column, names), *flags.values()]
+        rows = self.select("DISTINCT " + ", ".join(expressions), where)
         return sorted(tuple(map(int, map(str, row))) for row in rows if _whole(row))
 
     def large(self) -> str:
@@ -94,7 +100,7 @@ class Lookup:
         return f"{kind} IN (1, 2) AND {size} >= {LARGE_BYTES} AND {ends}"
 
     def ids(self, wanted: Sequence[Values]) -> Pairs:
-        """Returns process and correlation id of single operations."""
+        """Returns process and correlation id of the operations that have these values."""
         if not wanted:
             return []
         where = " OR ".join(self.alike(values) for values in wanted)
@@ -105,35 +111,35 @@ class Lookup:
         return equal(self._source, self._present, values)
 
     def linked(self, cut: Cut) -> str:
-        """Returns the condition on rows whose id the cut names."""
+        """Returns the condition on rows with an id that the cut lists."""
         return cut.calls(self._source, self._present)
 
     def named(self, ids: Sequence[int]) -> str:
-        """Returns the condition on rows whose name is one of some strings."""
+        """Returns the condition on rows with a name among some string ids."""
         return f"{self._column('name_id')} IN ({', '.join(map(str, ids))})"
 
     def numbered(self, cut: Cut, last: Mapping[int, int]) -> str:
-        """Returns the condition on rows whose id is one of the first up to a last per process."""
+        """Returns the condition on rows with an id between 1 and the last id of their process."""
         process = self._column("global_pid") if cut.by_process else "0"
         number = self._column("correlation")
         return " OR ".join(
-            f"({process} = {whose} AND {number} BETWEEN 1 AND {most})"
-            for whose, most in sorted(last.items())
+            f"({process} = {code} AND {number} BETWEEN 1 AND {most})"
+            for code, most in sorted(last.items())
         ) or "0"
 
     def _column(self, name: str) -> str:
         if name == "global_pid":
             return f"ifnull({process_of(self._source, self._present)}, 0)"
-        return f"ifnull({spelled(self._source, name, self._present) or 0}, 0)"
+        return f"ifnull({quoted_column(self._source, name, self._present) or 0}, 0)"
 
 
 def _whole(row: tuple[object, ...]) -> bool:
-    """Whether all values are numbers, as they should be."""
+    """Whether all values are integers, as they should be."""
     return all(isinstance(value, int) for value in row)
 
 
 def _rows(found: pd.DataFrame) -> pd.DataFrame:
-    """The columns that are looked at; what a table lacks is 0."""
+    """The columns that a survey needs; a column that the table lacks is 0."""
     if "copy_kind" in found:
         found = found[~found["copy_kind"].isin(UNIFIED_MEMORY)]
     if "global_tid" in found:

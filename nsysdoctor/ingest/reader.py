@@ -1,4 +1,4 @@
-"""Reading an export: read-only, in columns, leniently, and counting what had to be dropped."""
+"""Reads an export read-only and by columns. Impossible rows are dropped and counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nsysdoctor.ingest.columns import (
     read_plan,
 )
 from nsysdoctor.ingest.convert import REPORT_SUFFIXES, exported
-from nsysdoctor.ingest.cut import LONGEST_NS, Cut, sound
+from nsysdoctor.ingest.cut import LONGEST_NS, Cut, possible_times
 from nsysdoctor.ingest.export_codes import FAR_NS
 from nsysdoctor.ingest.file import check_kind, check_length, live_logs
 from nsysdoctor.ingest.profiler import profiler_export
@@ -66,10 +66,10 @@ class Export:
         return next((name for name in source.tables if name in self.tables), None)
 
     def read(self, source: Source, cut: Cut | None = None) -> Rows:
-        """Returns the source's rows, a column for each `Column`, NULL and text replaced.
+        """Returns the source's rows, with a column for each `Column`; NULL and text are replaced.
 
-        With a cut only its rows, and those that had to be dropped. Raises MissingTableError when
-        the export has no such table or lacks a column without which it means nothing.
+        With a cut, only its rows and those that had to be dropped. Raises MissingTableError when
+        the export has no such table, or the table lacks a required column.
         """
         table = self.table_of(source)
         if table is None:
@@ -86,18 +86,19 @@ class Export:
         return Rows(frame, dropped | impossible, total)
 
     def holds(self, source: Source) -> bool:
-        """Returns whether the source has a row that counts, whenever it was."""
+        """Returns whether the source holds any row with possible times, inside or outside the
+        cut."""
         table = self.table_of(source)
         if table is None:
             return False
         present = self.tables[table]
         timed = any(column.kind == "time" for column in source.columns)
-        usable = sound(source, present) if timed else "1"
+        usable = possible_times(source, present) if timed else "1"
         where = plain_plan(source, table, present, usable).condition
         return bool(self.query(f'SELECT 1 FROM "{table}" WHERE {where} LIMIT 1'))
 
     def _frame(self, source: Source, table: str, kept: str = "1") -> tuple[pd.DataFrame, int]:
-        """The source's rows, and how many have a time that is no integer; those of a condition."""
+        """The source's rows that meet a condition, and how many have a time that is no integer."""
         from adbc_driver_manager import Error as AdbcError
 
         present = self.tables[table]
@@ -112,11 +113,11 @@ class Export:
         return frame, self.count(f'SELECT count(*) FROM "{table}" WHERE {where}') - len(frame)
 
     def _extent(self, table: str) -> Extent:
-        """Where the rows of a table are. Row ids that leave room for rows of some bytes each are
-        taken as they are; else rows are counted."""
+        """The range of a table's row ids. If the file is large enough to hold that many rows, the
+        range is used as it is; otherwise the rows are counted."""
         try:
             with _connected(self.uri) as db:
-                # One by one each is a look at an end of the table; together they scan it.
+                # Asked singly, each is a look-up at one end of the table; together they scan it.
                 low, high = (
                     db.execute(f'SELECT {end}(rowid) FROM "{table}"').fetchone()[0]
                     for end in ("min", "max")
@@ -132,7 +133,8 @@ class Export:
     def strings(self) -> pd.Series[str]:
         """Returns the StringIds table: text by id, cut after 4,096 characters.
 
-        Of several texts with one id the first counts; ids that are no numbers have none.
+        Where several texts have one id, the first counts. Rows with an id that is no number are
+        left out.
         """
         if "StringIds" not in self.tables:
             return pd.Series([], index=pd.Index([], dtype="int64"), dtype=object)
@@ -161,7 +163,7 @@ class Export:
             return list(db.execute(sql))
 
     def count(self, sql: str) -> int:
-        """Returns the number that a counting query gives."""
+        """Returns the number that a counting query yields."""
         return int(str(self.query(sql)[0][0]))
 
 
@@ -226,7 +228,7 @@ def _connected(uri: str) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """EngineTurns a database error into one that a user can act on."""
+    """Turns a database error into one that a user can act on."""
     from adbc_driver_manager import Error as AdbcError
 
     try:
@@ -239,7 +241,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _require(source: Source, table: str, present: tuple[str, ...]) -> None:
-    """Raises MissingTableError for a table without a column that it means nothing without."""
+    """Raises MissingTableError for a table that lacks a required column."""
     for column in source.columns:
         needed = column.default is None and column.kind != "text"
         if needed and not set(column.spellings) & set(present):
@@ -254,7 +256,8 @@ _CHECKED_ROWS = 1 << 18
 
 
 def _drop_impossible(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Drops spans that cannot be; open ends, where a source may have them, are not closed here."""
+    """Drops rows with impossible times. Where a source allows open ends, these are kept open
+    here."""
     if not {"start_ns", "end_ns"} <= set(frame.columns):
         return frame, {}
     start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
@@ -271,7 +274,7 @@ def _drop_impossible(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame,
 
 
 def _impossible(start: np.ndarray, end: np.ndarray, may_be_open: bool) -> dict[str, np.ndarray]:
-    """Which spans cannot be, by the reason."""
+    """Which rows have impossible times, by reason."""
     open_end = (end == OPEN_NS) & may_be_open
     never = (start == 0) & (end == 0)
     far = _is_far(start) | (~open_end & _is_far(end))

@@ -1,4 +1,4 @@
-"""What a table of an export is to us: its name, its columns and their older spellings."""
+"""How we describe a table of an export: our name for it, its columns and their older names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Column:
-    """One column we want: our name, its spellings in the export, and what stands for NULL.
+    """One column that we read: our name for it, its names in exports, and the value for NULL.
 
-    `default` None marks a column without which the table cannot be read. Kind `time` rows are
-    dropped and counted when the value is no integer; `text` comes as lenient text; `id` as a
-    categorical of integers: long numbers of which there are few.
+    A column with `default` None is required. Rows of kind `time` are dropped and counted when the
+    value is no integer. Kind `text` is read leniently. Kind `id` becomes a categorical of integers:
+    long numbers with few distinct values.
     """
 
     name: str

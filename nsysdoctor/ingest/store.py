@@ -1,7 +1,7 @@
-"""Columns in memory while a table is read: each as narrow as its values, filled in place.
+"""Columns in memory while a table is read: each as narrow as its values allow, filled in place.
 
-Blocks of rows are copied to their place at once, so that no table is ever held twice. Zeros are
-not written: pages that nobody touched take no memory.
+Blocks of rows are copied to their final place at once, so that no table is held twice. Zeros are
+not written: memory pages that were never written to take no memory.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NAME_LIMIT = 4_096
 
 
 class UnexpectedError(Exception):
-    """A column holds something else than the integers it should."""
+    """A column of integers holds something else."""
 
 
 Piece = tuple[int, int]
 """Rows that were filled: the first place, and how many."""
 
 class Block(NamedTuple):
-    """Values of a block, or places in what is known of it."""
+    """Values of a block, or positions in the list of values known so far."""
 
     values: np.ndarray
     known: list[Any]
@@ -41,21 +41,22 @@ Values: TypeAlias = np.ndarray | pd.Categorical
 
 
 class Store:
-    """The columns of a table of at most `most` rows; threads may fill it side by side."""
+    """The columns of a table of at most `most` rows; several threads may fill it at once."""
 
     def __init__(self, columns: Sequence[Column], most: int) -> None:
         self._columns = {c.name: _column(c, most) for c in columns}
         self._lock = Lock()
 
     def put(self, at: int, batch: pa.RecordBatch) -> None:
-        """Copies a block of rows to its place; raises UnexpectedError for texts as integers."""
+        """Copies a block of rows to its place; raises UnexpectedError for text in an integer
+        column."""
         blocks = {name: column.read(batch.column(name)) for name, column in self._columns.items()}
         with self._lock:
             for name, block in blocks.items():
                 self._columns[name].put(at, block)
 
     def frame(self, filled: Iterable[Piece]) -> pd.DataFrame:
-        """Returns the rows that were filled, pieces in order."""
+        """Returns the filled rows; `filled` lists the filled ranges in order."""
         pieces = list(filled)
         data = {name: column.values(pieces) for name, column in self._columns.items()}
         return pd.DataFrame(data, copy=False)
@@ -68,22 +69,22 @@ def _column(column: Column, most: int) -> _Filled:
 
 
 class _Filled(ABC):
-    """A column that is filled in place; places that nobody filled are 0."""
+    """A column that is filled in place; places that were not filled are 0."""
 
     def __init__(self, most: int, width: str) -> None:
         self._array = np.zeros(most, dtype=width)
 
     @abstractmethod
     def read(self, block: pa.Array) -> Block:
-        """Returns the values of a block; threads do this side by side."""
+        """Returns the values of a block; several threads may call this at once."""
 
     @abstractmethod
     def put(self, at: int, block: Block) -> None:
-        """Takes a block to its place; one thread at a time."""
+        """Copies a block to its place; one thread at a time."""
 
     @abstractmethod
     def values(self, pieces: Sequence[Piece]) -> Values:
-        """Returns what was filled."""
+        """Returns the filled values."""
 
     def _write(self, at: int, values: np.ndarray) -> None:
         if not len(values) or not (high := int(values.max())) | (low := int(values.min())):
@@ -120,7 +121,7 @@ class _Numbers(_Filled):
 
 
 class _Ids(_Filled):
-    """Long numbers of few values: codes into the sorted values."""
+    """Long numbers with few distinct values, stored as codes into the sorted values."""
 
     def __init__(self, most: int, column: Column) -> None:
         super().__init__(most, "int16")
@@ -144,7 +145,8 @@ class _Ids(_Filled):
 
 
 class _Texts(_Filled):
-    """Texts: codes into the sorted texts, decoded once each; NULL and missing ones are empty."""
+    """Texts, stored as codes into the sorted texts; each is decoded once. NULL and missing texts
+    are empty."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most, "int32")
@@ -177,7 +179,7 @@ class _Texts(_Filled):
 
 
 def _coded(codes: np.ndarray, order: np.ndarray, categories: Any) -> Values:
-    """Codes by first sight as codes into the sorted categories."""
+    """Turns codes in order of first appearance into codes into the sorted categories."""
     if not np.array_equal(order, np.arange(len(order))):
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)

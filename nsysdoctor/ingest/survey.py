@@ -1,6 +1,6 @@
-"""Looking over an export for what a window's numbers depend on, before it is read.
+"""Finds out, before an export is read, which of its rows the results for a window depend on.
 
-All of this scans tables for a few columns or a single value; `nsysdoctor.ingest.cut` says what is
+Each query here scans a table for a few columns or one value; `nsysdoctor.ingest.cut` says what is
 looked for and why.
 """
 
@@ -31,7 +31,7 @@ _BY_NAME: dict[str, Source] = {source.name: source for source in SOURCES}
 
 
 def survey(export: Export, low_ns: int, high_ns: int) -> View:
-    """Returns what to read for the numbers of a window, and what is known of the rest."""
+    """Returns which rows to read for the results of a window, and what is known of the rest."""
     low, high = widened(low_ns, high_ns)
     cut = Cut(low, high, low, high)
     tables = [Lookup(export, _BY_NAME[name], cut) for name in OPERATIONS]
@@ -62,7 +62,7 @@ def survey(export: Export, low_ns: int, high_ns: int) -> View:
 def _capture(
     tables: Sequence[Lookup], cut: Cut, bounds: tuple[int, int], places: Pairs
 ) -> Capture:
-    """What is known of the whole capture, if a cut of it is read."""
+    """Facts about the whole capture, for when only a cut of it is read."""
     kernel, copy = tables[:2]
     early = f"start < {cut.low_ns} AND ({kernel.linked(cut)}) IS NOT TRUE"
     ran = kernel.distinct("global_pid", "full_id", early=early)
@@ -77,8 +77,9 @@ def _frame(rows: Pairs, *names: str) -> pd.DataFrame:
 
 
 def surroundings(export: Export, view: View) -> View:
-    """Returns a wider view: of several times the window and at least of so many operations that
-    what recurs in it is seen to recur; of all where the capture has no more."""
+    """Returns a wider view, large enough to see what repeats in the window: several times its
+    length and at least a number of operations. Where the capture holds no more than that, it is the
+    whole capture."""
     cut, capture = view
     if cut is None or capture is None:
         return view
@@ -94,9 +95,9 @@ def surroundings(export: Export, view: View) -> View:
 
 
 def _bounds(tables: Iterable[Lookup]) -> tuple[int, int]:
-    """From when to when operations ran."""
-    asked = [row for table in tables for row in table.answer('min(start), max("end")')]
-    known = [(int(str(low)), int(str(high))) for low, high in asked if low is not None]
+    """The start of the first and the end of the last operation."""
+    answers = [row for table in tables for row in table.select('min(start), max("end")')]
+    known = [(int(str(low)), int(str(high))) for low, high in answers if low is not None]
     return min((low for low, _ in known), default=0), max((high for _, high in known), default=0)
 
 
@@ -106,19 +107,19 @@ def _places(tables: Iterable[Lookup]) -> Pairs:
 
 
 def _silent(ops: pd.DataFrame, places: Pairs, from_ns: int) -> Pairs:
-    """The places where nothing begins from a time on, as far as was read."""
+    """The places where, among the rows read so far, no operation begins at or after a time."""
     near = ops[ops["start_ns"] >= from_ns]
     seen = set(zip(near["global_pid"].tolist(), near["ordinal"].tolist(), strict=True))
     return [place for place in places if place not in seen]
 
 
 def _following(tables: Iterable[Lookup], places: Pairs, high_ns: int) -> list[Values]:
-    """The first operation of each place from a time on."""
+    """The first operation of each place at or after a time."""
     keys = [{"global_pid": process, "ordinal": ordinal} for process, ordinal in places]
     first: dict[int, int] = {}
     for table in tables if keys else ():
         parts = [f"min(start) FILTER (WHERE {table.alike(key)})" for key in keys]
-        for row in table.answer(", ".join(parts), f"start >= {high_ns}"):
+        for row in table.select(", ".join(parts), f"start >= {high_ns}"):
             for place, start in enumerate(row):
                 if isinstance(start, int):
                     first[place] = min(first.get(place, start), start)
@@ -126,15 +127,15 @@ def _following(tables: Iterable[Lookup], places: Pairs, high_ns: int) -> list[Va
 
 
 def _preceding(tables: Iterable[Lookup], low_ns: int) -> list[Values]:
-    """What ended last up to a time."""
-    ends = [end for t in tables for end in t.least('max("end")', f'"end" <= {low_ns}')]
+    """The operation that ended last, at or before a time."""
+    ends = [end for t in tables for end in t.aggregate('max("end")', f'"end" <= {low_ns}')]
     return [{"end_ns": max(ends)}] if ends else []
 
 
 def _succeeding(
     tables: Sequence[Lookup], ops: pd.DataFrame, low_ns: int, high_ns: int
 ) -> list[Values]:
-    """What follows on their stream behind long operations that reach over the edges."""
+    """The next operation on the stream of each long operation that crosses the window's edges."""
     long = (ops["end_ns"] - ops["start_ns"] > _SURE_NS) & (ops["node"] == 0)
     over = (ops["start_ns"] < low_ns) | (ops["end_ns"] > high_ns)
     found: list[Values] = []
@@ -142,17 +143,18 @@ def _succeeding(
         place = {name: row[name] for name in (*PLACE, "node")}
         start, end = row["start_ns"], row["end_ns"]
         later = f'(start > {start} OR (start = {start} AND "end" > {end}))'
-        asked = [t.least("min(start)", f"{t.alike(place)} AND {later}") for t in tables]
-        known = [time for times in asked for time in times]
+        answers = [t.aggregate("min(start)", f"{t.alike(place)} AND {later}") for t in tables]
+        known = [time for times in answers for time in times]
         found += [{**place, "start_ns": min(known)}] if known else []
     return found
 
 
 def _queued(tables: Sequence[Lookup], cut: Cut, high_ns: int, last: Pairs) -> Pairs:
-    """The operations that were launched before the cut and start after it: the host ran ahead."""
+    """The operations that were launched before the cut and start after it, because the host ran
+    ahead."""
     up_to = {process: first - 1 for process, first, _ in cut.stretches}
-    for told, number in last:
-        process = told if cut.by_process else 0
+    for recorded, number in last:
+        process = recorded if cut.by_process else 0
         if all(process != known.process for known in cut.stretches):
             up_to[process] = max(up_to.get(process, 0), number)
     return [
@@ -167,8 +169,8 @@ def _queued(tables: Sequence[Lookup], cut: Cut, high_ns: int, last: Pairs) -> Pa
 
 
 def _capturing(export: Export, api: Lookup, low_ns: int, high_ns: int) -> Pairs:
-    """The calls that tell whether a stream is captured into a graph from before the cut on or
-    until after it: per process the last ones before and the first ones behind."""
+    """The calls that show whether a stream is being captured into a graph at the edges of the cut:
+    per process the last ones before it and the first ones after it."""
     found: Pairs = []
     for word in ("StreamBeginCapture", "StreamEndCapture") if "StringIds" in export.tables else ():
         ids = export.query(f"SELECT id FROM StringIds WHERE value LIKE '%{word}%'")
@@ -179,8 +181,8 @@ def _capturing(export: Export, api: Lookup, low_ns: int, high_ns: int) -> Pairs:
 
 
 def _with_calls(cut: Cut, linked: pd.DataFrame, named: Pairs) -> Cut:
-    """The cut with the ids of the operations and calls read and named: stretches of those that
-    began in it, and one by one what reaches into it."""
+    """The cut with the ids of all operations and calls read or listed: as stretches where they
+    began inside it, one by one where they began earlier."""
     linked = linked[linked["correlation"] > 0]
     if not cut.by_process:
         linked = linked.assign(global_pid=0)
@@ -194,8 +196,8 @@ def _with_calls(cut: Cut, linked: pd.DataFrame, named: Pairs) -> Cut:
 
 
 def _with_ids(cut: Cut, ids: Iterable[tuple[int, ...]]) -> Cut:
-    """The cut with further ids: one by one, or where they are many as a stretch that holds the
-    one that there is."""
+    """The cut with further ids: one by one, or, where a process has many of them, merged with its
+    stretch into a longer one."""
     cut = _with_lone(cut, ids)
     stretches = {stretch.process: stretch for stretch in cut.stretches}
     lone = dict(cut.lone)
@@ -206,17 +208,17 @@ def _with_ids(cut: Cut, ids: Iterable[tuple[int, ...]]) -> Cut:
 
 
 def _with_lone(cut: Cut, ids: Iterable[tuple[int, ...]]) -> Cut:
-    """The cut with further ids one by one."""
+    """The cut with further single ids."""
     more = {process: cut.lone_of(process) | new for process, new in _outside(cut, ids).items()}
     return replace(cut, lone={**cut.lone, **more})
 
 
 def _outside(cut: Cut, ids: Iterable[tuple[int, ...]]) -> dict[int, frozenset[int]]:
-    """Per process those of some ids that lie in none of the stretches."""
+    """Of some ids those that lie in none of the stretches, per process."""
     within = {stretch.process: stretch for stretch in cut.stretches}
     found: dict[int, set[int]] = {}
-    for told, number in ids:
-        process = told if cut.by_process else 0
+    for recorded, number in ids:
+        process = recorded if cut.by_process else 0
         known = within.get(process)
         if number > 0 and not (known and known.first <= number <= known.last):
             found.setdefault(process, set()).add(number)
@@ -224,11 +226,11 @@ def _outside(cut: Cut, ids: Iterable[tuple[int, ...]]) -> dict[int, frozenset[in
 
 
 def _with_host(cut: Cut, api: Lookup, running: pd.DataFrame) -> Cut:
-    """The cut with the time in which the host made the calls of the stretches, and of what runs
-    in the window."""
+    """The cut with the host's time span: while it made the calls of the stretches and those of
+    operations that run in the window."""
     ids = running[["global_pid", "correlation"]].itertuples(index=False, name=None)
-    told = replace(cut, lone=_outside(cut, ids))
-    for low, high in api.answer("min(start), max(start)", api.linked(told)):
+    with_running = replace(cut, lone=_outside(cut, ids))
+    for low, high in api.select("min(start), max(start)", api.linked(with_running)):
         if isinstance(low, int) and isinstance(high, int):
             return replace(
                 cut, host_low_ns=min(low, cut.low_ns), host_high_ns=max(high, cut.high_ns)

@@ -1,6 +1,6 @@
-"""Many traces in one call: map over them, reduce over small summaries.
+"""Analyses many traces in one call: each on its own, then all together from small summaries.
 
-Traces are read here, in processes, or on a dask cluster.
+Traces are read in this process, in several processes, or on a dask cluster.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from nsysdoctor.errors import UsageError
 def executor_for(
     traces: int, jobs: int | None = None, dask: str | None = None
 ) -> Iterator[Executor | None]:
-    """Yields an executor for that many traces, None when one process is enough.
+    """Yields an executor for that many traces, None when this process is enough.
 
-    Raises UsageError when dask is asked for and not installed, or no scheduler answers.
+    Raises UsageError when dask is requested and not installed, or no scheduler answers.
     """
     if dask is not None:
         with _cluster(dask) as executor:
@@ -27,7 +27,7 @@ def executor_for(
     if count <= 1:
         yield None
         return
-    # Fresh processes: a forked one inherits locks of threads that Arrow has started.
+    # Processes are started afresh: a forked one inherits locks held by Arrow's threads.
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as executor:
         yield executor
 

@@ -38,7 +38,7 @@ _DRAWN_SHARE = 0.95
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What to analyse, told so that it can travel to another process or machine."""
+    """What to analyse, in a form that can be sent to another process or machine."""
 
     request: Request = field(default_factory=Request)
     folders: tuple[Path, ...] = ()
@@ -52,7 +52,7 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Result:
-    """What comes back for one trace: its report, its summary, and what a dashboard draws."""
+    """The result for one trace: its report, its summary, and the data of its dashboard."""
 
     report: Report
     summary: RankSummary
@@ -61,7 +61,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Answer:
-    """The report on a whole job, and what a dashboard draws of each trace."""
+    """The report on a whole job, and the dashboard data of each trace."""
 
     report: Report
     payloads: list[Payload]
@@ -76,9 +76,9 @@ def diagnose_job(
     """Returns the answer on the traces, in their order.
 
     `executor` is any concurrent.futures executor (process pool, dask's client.get_executor());
-    without one the traces are read one after the other. The answer is the same. `seen` hears of
-    each trace that is done, and of its stages where it is read here. Raises what the first
-    unreadable trace raises.
+    without one the traces are read one after the other. The answer is the same. `seen` is called
+    for each finished trace, and for each stage of a trace that is read in this process. Raises the
+    error of the first unreadable trace.
     """
     options = options or JobOptions()
     results = []
@@ -100,7 +100,7 @@ def work(
     options: JobOptions,
     progress: Progress = lambda _stage, _share: None,
 ) -> Result:
-    """Returns one trace's result; runs where the file is, sends back no table of events."""
+    """Returns one trace's result. Runs where the file is, and sends back no table of events."""
     trace = open_trace(path, options.request)
     later = DRAWN if options.payloads else ()
     report = diagnose_trace(trace, _options(options), index, later, progress)
@@ -174,7 +174,7 @@ _WORST = {"failed": 0, "found": 1, "passed": 2, "skipped": 3}
 
 
 def _outcomes(reports: Sequence[Report]) -> list[Outcome]:
-    """One outcome per rule: the most telling of all traces."""
+    """One outcome per rule: of all traces' outcomes the one that says most."""
     by_rule: dict[str, list[Outcome]] = {}
     for outcome in (o for r in reports for o in r.outcomes):
         by_rule.setdefault(outcome.rule, []).append(outcome)

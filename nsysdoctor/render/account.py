@@ -1,4 +1,4 @@
-"""Where the lost time went, in words: what has a cure, and the names of what has none."""
+"""Where the lost time went, in words: what has a cure, and what owns the rest."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ _BY_DEVICE = {
 
 @dataclass
 class Owner:
-    """A name and how much of the lost time no finding's cure addresses, with its longest place."""
+    """The name of an owner of lost time, how much of it no finding's cure addresses, and the row
+    with the longest stretch."""
 
     label: str
     ns: int = 0
     longest: LostTime | None = None
 
     def add(self, row: LostTime, ns: int) -> None:
-        """Counts what a row holds."""
+        """Adds the time of a row."""
         self.ns += ns
         if self.longest is None or row.longest_ns > self.longest.longest_ns:
             self.longest = row
@@ -55,14 +56,15 @@ def _around(report: Report) -> str:
     return f"Around the work, apart from this: {', '.join(parts)}."
 
 
-def loss(report: Report) -> tuple[int, int]:
-    """Returns what all devices lose in their spans, and the sum of the spans, ns."""
+def lost_and_span_ns(report: Report) -> tuple[int, int]:
+    """Returns the lost time of all devices in their spans, and the sum of the spans, both in ns."""
     whole = sum(device.span_ns for device in report.devices)
     return whole - sum(device.compute_ns for device in report.devices), whole
 
 
-def well(report: Report) -> bool:
-    """Returns whether every device works for most of its span, and the rules could look."""
+def is_busy(report: Report) -> bool:
+    """Returns whether every device works for most of its span and the rules had the data to
+    look."""
     lost = (1 - d.compute_ns / d.span_ns for d in report.devices if d.span_ns)
     looked = all(trace.rows.get("api", 0) > 0 for trace in report.traces)
     return looked and not report.capture_faults and max(lost, default=0.0) <= 1 - BUSY_RATIO
@@ -71,32 +73,32 @@ def well(report: Report) -> bool:
 def _cures(report: Report) -> str:
     if words.to_act_on(report.findings):
         return words.cure_headline(report)
-    if not well(report):
+    if not is_busy(report):
         return ""
     return "Nothing found that is worth curing."
 
 
 def _account(report: Report) -> str:
-    """How much of the lost time cures address, and who owns the rest."""
-    lost, whole = loss(report)
-    if not whole or (well(report) and not words.to_act_on(report.findings)):
+    """The sentence on how much of the lost time cures address, and what owns the rest."""
+    lost, whole = lost_and_span_ns(report)
+    if not whole or (is_busy(report) and not words.to_act_on(report.findings)):
         return ""
     if not lost:
         return "" if words.to_act_on(report.findings) else _blind(report)
     claimed = sum(row.claimed_ns for row in inside(report))
     names = owners(report)
     rest, share = lost - claimed, ratio_text((lost - claimed) / whole)
-    told = f": {_list(names)}" if names else ""
+    named = f": {_list(names)}" if names else ""
     if not claimed:
-        return f"No cure known for the {ns_text(lost)} ({share}){' of' if told else ''}{told}."
+        return f"No cure known for the {ns_text(lost)} ({share}){' of' if named else ''}{named}."
     of = f"Of the {ns_text(lost)} lost ({ratio_text(lost / whole)}) cures address"
     if rest < _SMALL_RATIO * whole:
         return f"{of} {ns_text(claimed)}."
-    return f"{of} {ns_text(claimed)}; no cure known for the other {ns_text(rest)} ({share}){told}."
+    return f"{of} {ns_text(claimed)}; no cure known for the other {ns_text(rest)} ({share}){named}."
 
 
 def _blind(report: Report) -> str:
-    """What is said of busy devices that the rules could not look into."""
+    """The sentence for busy devices that the rules had no data to look into."""
     few = any(trace.rows.get("api", 0) == 0 for trace in report.traces)
     text = "No time is lost; the capture holds no CUDA calls, so few rules could look."
     return text if few else ""
@@ -108,7 +110,7 @@ def inside(report: Report) -> list[LostTime]:
 
 
 def owners(report: Report) -> list[Owner]:
-    """Returns who owns the lost time that no finding's cure addresses, the largest first."""
+    """Returns the owners of the lost time that no finding's cure addresses, the largest first."""
     found: dict[str, Owner] = {}
     for row in inside(report):
         ns = row.ns - row.claimed_ns
@@ -121,7 +123,7 @@ def owners(report: Report) -> list[Owner]:
 
 
 def _from_causes(report: Report) -> Iterable[Owner]:
-    """The owners as older reports tell them: causes and buckets."""
+    """The owners for older reports, which hold only causes and buckets."""
     total: dict[str, int] = {}
     for cause in report.idle_causes:
         label = words.cause_label(cause.cause)
@@ -133,7 +135,8 @@ def _from_causes(report: Report) -> Iterable[Owner]:
 
 
 def owner_label(row: LostTime) -> str:
-    """Returns what to call the owner of a row: OS calls go under the CUDA call they serve."""
+    """Returns the name for the owner of a row; an OS call inside a CUDA call goes by the CUDA
+    call."""
     cause = words.cause_label(row.cause)
     if row.cause in _BY_DEVICE:
         return _BY_DEVICE[row.cause]
@@ -161,7 +164,7 @@ def _list(names: list[Owner]) -> str:
 
 
 def place_of(row: LostTime) -> str:
-    """Returns where the longest stretch of a row lies, in words."""
+    """Returns in words where the longest stretch of a row lies."""
     parts = [f"longest {ns_text(row.longest_ns)} at {ns_text(row.longest_start_ns)}"]
     if row.thread:
         parts.append(row.thread)
@@ -173,8 +176,9 @@ def place_of(row: LostTime) -> str:
 
 
 def _to_record(report: Report) -> str:
-    """The flags that would name what has no name, where that is much and they were not used."""
-    lost, whole = loss(report)
+    """The sentence with the flags that would name unnamed time, where there is much of it and they
+    were not used."""
+    lost, whole = lost_and_span_ns(report)
     host = [
         row
         for row in inside(report)
@@ -191,7 +195,7 @@ def _to_record(report: Report) -> str:
 
 
 def _flags(report: Report, own_code: bool, host: list[LostTime]) -> str:
-    """What was not recorded and would name what the host does."""
+    """The flags that were not used and would name what the host does."""
     recorded = [trace.rows for trace in report.traces]
 
     def lacks(name: str) -> bool:

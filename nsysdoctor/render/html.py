@@ -77,7 +77,7 @@ class Head:
 
 @cache
 def bundle() -> str:
-    """Returns the page's script: its modules in one, without their import and export marks."""
+    """Returns the page's script: its modules joined, without import and export statements."""
     parts = []
     for name in MODULES:
         text = (ASSETS / f"{name}.mjs").read_text(encoding="utf-8")
@@ -148,8 +148,8 @@ def _headline(report: Report) -> tuple[str, str]:
     low, high = units.ratio_text(min(ratios)), units.ratio_text(max(ratios))
     if len(ratios) == 1:
         return low, "GPU utilization"
-    shown = low if low == high else f"{low[:-2]}–{high}"
-    return shown, f"GPU utilization, {len(ratios)} GPUs"
+    figure = low if low == high else f"{low[:-2]}–{high}"
+    return figure, f"GPU utilization, {len(ratios)} GPUs"
 
 
 def _legend(report: Report, payloads: Sequence[Payload]) -> list[Part]:

@@ -12,10 +12,10 @@ from nsysdoctor.units import count_text, ns_text, ratio_text
 
 
 def literal(text: str, width: int = 300) -> str:
-    """Returns text that every Markdown dialect shows as it is, in one line of limited length.
+    """Returns text that every Markdown dialect shows literally, in one line of limited length.
 
-    Letters that Markdown, GitHub (mentions, maths) or HTML could read get a backslash or become
-    an entity; control and direction characters become a question mark.
+    Characters that Markdown, GitHub (mentions, maths) or HTML could interpret get a backslash or
+    become an entity; control and direction characters become a question mark.
     """
     line = "".join(
         "?" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char

@@ -28,10 +28,11 @@ ASCII = str.maketrans("█▓▒·µ→←…–—×≥≤“”‘’", "#=+.u
 
 
 def encodable(text: str, encoding: str) -> str:
-    """Returns text of equal length that a console of this encoding prints and nothing obeys.
+    """Returns text of equal length that a console of this encoding can print and does not
+    interpret.
 
-    Control and direction characters would move the cursor or reorder the line; they become `?`,
-    as does what the encoding lacks and has no ASCII likeness.
+    Control and direction characters would move the cursor or reorder the line; they become `?`, as
+    do characters that the encoding lacks and ASCII cannot approximate.
     """
     safe = "".join(
         char if char == "\n" or unicodedata.category(char)[0] not in "CZ" or char == " " else "?"
@@ -68,7 +69,7 @@ def _line(*parts: str | tuple[str, str]) -> Text:
 
 
 def _wrapped(text: str, width: int, indent: int = INDENT, style: str = "") -> Text:
-    """Indented paragraph that keeps a number and its unit together: rich does neither."""
+    """Indented paragraph that keeps a number and its unit together, since rich does neither."""
     from textwrap import wrap
 
     from rich.text import Text
@@ -86,7 +87,7 @@ def _headline(report: Report, width: int) -> Iterator[Text]:
     yield _wrapped(words.utilization_text(report) + ".", width, 0, "bold")
     for text in words.faults_text(report):
         yield _wrapped(f"Not to be trusted: {text}.", width, 0, "yellow")
-    well = account.well(report) and not words.to_act_on(report.findings)
+    well = account.is_busy(report) and not words.to_act_on(report.findings)
     first, *more = account.verdict(report) or [""]
     yield _wrapped(first, width, 0, "green" if well else "bold")
     yield from (_wrapped(text, width, 0) for text in more)
@@ -232,7 +233,7 @@ def _start_up(around: list[Finding], width: int) -> Iterator[Text]:
 
 
 def _limits(report: Report, width: int) -> Iterator[Text]:
-    """What the reader must know before trusting the rest."""
+    """Notes that the reader must see before trusting the rest."""
     rows = [
         ("Not judged: ", words.skipped_text(report), "yellow"),
         ("Broken rules: ", words.failed_text(report), "red"),
@@ -275,7 +276,8 @@ def _kernels(report: Report, width: int, top: int) -> Iterator[Text]:
 
 
 def _unrecognised(report: Report, width: int) -> Iterator[Text]:
-    """The kernels that no pattern knows, so that a reader can weigh what is said of the rest."""
+    """The kernels that match no known pattern, so that a reader can judge how far to trust the
+    rest."""
     unknown = [row for row in report.kernels if row.category == "other"]
     if not unknown:
         return

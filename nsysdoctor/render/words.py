@@ -40,7 +40,7 @@ CAUSES: dict[str, str] = {
 
 
 def cause_label(cause: str) -> str:
-    """Returns a cause in words; a cause of a newer release keeps its own name."""
+    """Returns a cause in words; a cause that only a newer release knows keeps its raw name."""
     return CAUSES.get(cause, cause.replace("_", " "))
 
 
@@ -55,9 +55,9 @@ def buckets_ns(device: DeviceBudget) -> tuple[int, int, int, int]:
 
 
 def shares(values: Sequence[int], cells: int) -> list[int]:
-    """Returns whole numbers of cells per value that add up to `cells`; a part never gets none.
+    """Returns whole numbers of cells per value that add up to `cells`.
 
-    Largest remainder, and one cell for each value above zero. All zeros give all zeros.
+    Largest remainder, with at least one cell for each value above zero. All zeros give all zeros.
     """
     total = sum(values)
     if total <= 0 or cells <= 0:
@@ -122,13 +122,13 @@ def start_up_text(finding: Finding) -> str:
 
 
 def first_cure(report: Report) -> Finding | None:
-    """Returns the finding whose cure saves most, none where no cure has a price."""
+    """Returns the finding with the largest saving, None where no cure has a price."""
     priced = [finding for finding in to_act_on(report.findings) if finding.worth_ns]
     return max(priced, key=lambda finding: finding.worth_ns, default=None)
 
 
 def place_text(report: Report, finding: Finding) -> str:
-    """Returns the finding's subject, with trace and device where the subject leaves them open."""
+    """Returns the finding's subject, with trace and device where the subject does not name them."""
     parts = [trace_label(report, finding.trace)] if len(report.traces) > 1 else []
     device = f"GPU {finding.device}"
     if finding.device is not None and device not in finding.subject:
@@ -168,7 +168,7 @@ def blocks(text: str) -> list[Piece]:
 
 
 def cure_lead(finding: Finding) -> tuple[str, list[str]]:
-    """Returns the first words of the cure in one line, and the lines of code they announce."""
+    """Returns the first words of the cure in one line, and the lines of code that follow them."""
     pieces = blocks(finding.fix)
     if not pieces:
         return "", []
@@ -204,7 +204,8 @@ def middle(text: str, width: int) -> str:
 
 
 def holds_kernels(report: Report) -> bool:
-    """Returns whether any trace holds kernels or graph replays; of old reports it is not known."""
+    """Returns whether any trace holds kernels or graph replays; True for older reports, which do
+    not say."""
     rows = [trace.rows for trace in report.traces]
     return not rows or any(r.get("kernel", 1) or r.get("graph", 1) for r in rows)
 
@@ -247,9 +248,9 @@ def cure_headline(report: Report) -> str:
 
 
 def window_text(report: Report) -> str:
-    """Returns the window that ratios of savings refer to, with the steps inside. A window told by
-    its times may cut what runs at its end and is one of the device's time too, so it is said how
-    that counts and that steps are the host's."""
+    """Returns the window that ratios of savings refer to, with the steps inside. For a given window
+    (START:END), which may cut operations at its edges and follows the device's clock, the text adds
+    how these count and that steps are the host's."""
     basis = {"all": "the whole capture", "steady": "the steady steps", "given": "the given window"}
     text = f"Savings refer to {basis[report.window.basis]}, {ns_text(report.window.span_ns)}"
     steps, given = report.steps, report.window.basis == "given"
@@ -308,7 +309,7 @@ def failed_text(report: Report) -> str:
 
 
 def dropped_text(report: Report) -> str:
-    """Returns one sentence on rows that cannot be and were left out; empty if none were."""
+    """Returns one sentence on impossible rows that were left out; empty if there were none."""
     parts = []
     for index, trace in enumerate(report.traces):
         prefix = f"{trace_label(report, index)}: " if len(report.traces) > 1 else ""
@@ -329,7 +330,8 @@ def notes_text(report: Report) -> list[str]:
 
 
 def faults_text(report: Report) -> list[str]:
-    """Returns why the numbers of each trace are no measurement, with what to do; none if sound."""
+    """Returns why the numbers of each trace are no measurement and what to do; empty if they are
+    sound."""
     many = len(report.traces) > 1
     return [
         (f"{trace_label(report, fault.trace)}: " if many else "") + f"{fault.text}; {fault.hint}"
@@ -338,6 +340,6 @@ def faults_text(report: Report) -> list[str]:
 
 
 def evidence_text(evidence: Evidence) -> str:
-    """Returns a place in the trace in words."""
+    """Returns a piece of evidence in words: where it is in the trace."""
     length = ns_text(evidence.end_ns - evidence.start_ns)
     return f"{ns_text(evidence.start_ns)} + {length}  {evidence.what}"

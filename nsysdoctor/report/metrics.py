@@ -33,8 +33,8 @@ class MetricKind:
     """What is known about a metric before any trace is read.
 
     A difference smaller than the largest of `ratio` x baseline, `floor` and `step_share` x step
-    time is no change. `level` is what a regression means unless a limit says otherwise.
-    `per_step` is false for metrics that have one value a run, so that only repeats show a spread.
+    time is no change. `level` is what a regression means unless a limit overrides it. `per_step` is
+    false for metrics with one value per run; for these only repeated runs show a spread.
     """
 
     name: str
@@ -140,13 +140,13 @@ def report_metrics(report: Report) -> list[Metric]:
 
 
 def metric_key(metric: Metric) -> tuple[int, int, int]:
-    """Returns the place of a metric in every listing: trace, device (none first), kind."""
+    """Returns the sort key of a metric: trace, device (none first), kind."""
     device = -1 if metric.device is None else metric.device
     return metric.trace, device, METRIC_ORDER[metric.metric]
 
 
 def _budget_metrics(report: Report) -> list[Metric]:
-    """Whole-window values from the device budgets; of use only where no step is known."""
+    """Values for the whole window from the device budgets; used only where no step is known."""
     if report.steps is not None and report.steps.steady_count:
         return []
     metrics = [

@@ -27,7 +27,7 @@ LEVELS: tuple[Level, ...] = ("high", "medium", "low", "info")
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that ran work in the trace; figures are null where the export does not tell."""
+    """A GPU that ran work in the trace; figures are null where the export lacks them."""
 
     device: int
     name: str
@@ -40,7 +40,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows of one table that cannot be, and why they were left out."""
+    """Rows of one table that were left out because they are impossible, and the reason."""
 
     table: str
     reason: str
@@ -129,8 +129,8 @@ class IdleCause:
 
 @dataclass(frozen=True)
 class LostTime:
-    """A part of a device's lost time that one cause and one culprit own, or of the program's time
-    around it.
+    """A part of a device's lost time, or of the program's time around it, with one cause and one
+    culprit.
 
     In the phases `before` and `after` it lies around the device's span, and `ratio` is its share of
     all that was recorded; else of the span, and a device's rows add up to its idle, exposed copy
@@ -271,7 +271,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Note:
-    """Something the reader must know to trust the numbers: a capture fault or an assumption."""
+    """Something the reader must know to trust the numbers, such as a capture fault or an
+    assumption."""
 
     trace: int
     text: str
@@ -284,10 +285,9 @@ FaultKind = Literal[
 
 @dataclass(frozen=True)
 class CaptureFault:
-    """Why the numbers of a trace are no measurement: nothing of it can pass or fail a gate.
+    """Why the numbers of a trace are no measurement; a gate neither passes nor fails on them.
 
-    `ratio` says how much is concerned: of the rows, launches, steps or of the time. `device` is
-    None where the whole trace is at fault.
+    `ratio` is the affected share of rows, launches, steps or time. `device` None: the whole trace.
     """
 
     trace: int

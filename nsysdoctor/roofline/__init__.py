@@ -1,6 +1,6 @@
 """What a kernel computes and moves, and which roof of its GPU binds it.
 
-Reads names, launch geometry and recorded shapes; knows no trace.
+Works on names, launch geometry and recorded shapes; it does not depend on a trace.
 """
 
 from __future__ import annotations

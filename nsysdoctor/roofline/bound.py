@@ -53,14 +53,14 @@ def _roof(peaks: DevicePeaks, dtype: str, math: str) -> tuple[float, float, int]
 class Roofline:
     """What limits kernels of some launch configurations: memory, compute, latency or unknown.
 
-    A kernel is on the memory roof above 60 % of peak bandwidth, on the compute roof above 60 %
-    of peak operations/s. Below both it is latency bound if it has fewer blocks than the device
-    has SMs or takes less than 5 µs. Of a kernel that is known to move less than 10 % of what
-    memory delivers nothing is said; else its arithmetic intensity decides, else its category.
+    A kernel is on the memory roof above 60 % of peak bandwidth, on the compute roof above 60 % of
+    peak operations/s. Below both it is latency bound if it has fewer blocks than the device has SMs
+    or takes less than 5 µs. A kernel known to move less than 10 % of what memory delivers stays
+    unknown. For the others the arithmetic intensity decides, and without one the category.
     """
 
     def __init__(self, configurations: pd.DataFrame) -> None:
-        """`configurations` has category, math, blocks and what `roofs_of` tells."""
+        """`configurations` has category, math, blocks and the columns of `roofs_of`."""
         category, math = configurations["category"], configurations["math"]
         self._bytes_per_s, self._flops_per_s = (
             configurations[name].to_numpy() for name in ("peak_bytes_per_s", "peak_flops_per_s")
@@ -82,11 +82,11 @@ class Roofline:
         basis: Codes,
         flops: Floats | None = None,
     ) -> tuple[Codes, Codes]:
-        """Returns what binds each kernel (place in BOUNDS) and how that is known (in BASES).
+        """Returns what binds each kernel (place in BOUNDS) and how that is known (place in BASES).
 
-        Kernels have a configuration, a duration, bytes moved (NaN where unknown), the basis of
-        these, and operations. Theirs is the basis of the bytes where those decided, "measured"
-        for latency, "inferred" where only the category did, "" for unknown.
+        Each kernel has a configuration, a duration, the bytes it moved (NaN where unknown) with
+        their basis, and operations. The returned basis is that of the bytes where these decided,
+        "measured" for latency, "inferred" where only the category decided, and "" for unknown.
         """
         seconds = np.where(duration_ns > 0, duration_ns, np.nan) / 1e9
         reached = moved / seconds / self._bytes_per_s[of]
@@ -109,12 +109,13 @@ class Roofline:
     def _arithmetic(
         self, of: npt.NDArray[Any], seconds: Floats, moved: Floats, flops: Floats
     ) -> tuple[Floats, Floats]:
-        """Shares of peak operations/s, and intensity over the ridge; NaN where unknown."""
+        """Achieved operations/s as a share of the peak, and arithmetic intensity relative to the
+        ridge; NaN where unknown."""
         roof = self._flops_per_s[of]
         compute = flops / seconds / roof
         ridge = roof / self._bytes_per_s[of]
         intensity = flops / np.where(moved > 0, moved, np.nan) / ridge
-        # More than the roof means that the shapes are not this kernel's.
+        # A figure above the roof means that the shapes belong to another kernel.
         possible = ~(compute > 1)
         return np.where(possible, compute, np.nan), np.where(possible, intensity, np.nan)
 
@@ -122,6 +123,6 @@ class Roofline:
 def _select(
     conditions: Sequence[npt.NDArray[np.bool_]], values: Sequence[int | Codes], otherwise: Codes
 ) -> Codes:
-    """The value of the first condition that holds, per kernel."""
+    """For each kernel the value that belongs to the first condition that holds."""
     choices = [np.asarray(value, dtype=np.int8) for value in values]
     return np.asarray(np.select(conditions, choices, otherwise), dtype=np.int8)

@@ -1,4 +1,4 @@
-"""The memory bandwidth of a GPU: what the export says where that can be, else the data sheet's."""
+"""The memory bandwidth of a GPU: the recorded figure if plausible, else the data sheet's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FAR = 1.6
 
 
 def memory_bandwidth_of(name: str, recorded_bytes_per_s: int) -> int:
-    """Returns the memory bandwidth of a GPU in bytes/s: the recorded figure where that can be,
+    """Returns the memory bandwidth of a GPU in bytes/s: the recorded figure where it is plausible,
     else the published one, 0 where neither is known. Sources: data sheets, see cards.yaml."""
     published = published_bandwidth(name)
     if recorded_bytes_per_s <= 0 or recorded_bytes_per_s == _END_OF_COUNTER:
@@ -23,7 +23,7 @@ def memory_bandwidth_of(name: str, recorded_bytes_per_s: int) -> int:
 
 
 def published_bandwidth(name: str) -> int:
-    """Returns the memory bandwidth that a card's data sheet states, bytes/s; 0 where unknown."""
+    """Returns the memory bandwidth on a card's data sheet, bytes/s; 0 where unknown."""
     return _card(name)[0] * 10**9
 
 

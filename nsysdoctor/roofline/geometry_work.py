@@ -1,4 +1,4 @@
-"""The roofline of a trace: peaks, bytes and rates from launch geometry, and which roof binds."""
+"""Bytes that kernels move, estimated from their names and launch geometry."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def launch_traffic(
     peak_bytes_per_s: float | None = None,
     sm_count: int | None = None,
 ) -> pd.DataFrame:
-    """Bytes that launches move to and from memory, as far as their geometry tells.
+    """Returns the bytes that launches move to and from memory, estimated from their geometry.
 
     `launches` has a row per distinct name (code into `full_names`), blocks and threads, with
-    median_ns and total_ns of its kernels. Returns bytes, bytes_low, bytes_high (floats, NaN where
-    nothing is known), same index; a kernel moves no more than `limit_bytes` of its own time.
+    median_ns and total_ns of its kernels. Columns of the result, on the same index: bytes,
+    bytes_low, bytes_high (floats, NaN where no estimate exists). The bytes of a single kernel are
+    at most `limit_bytes` of its own time.
 
-    Broadcast inputs, casts and half-used blocks make it a range. Of several readings the largest
-    is taken that stays below the peak at the launch's median duration; if none does, there is no
-    estimate. What a cache served did not cross the bus.
+    The estimate is a range because inputs may be broadcast, cast or fill only half of a block. Of
+    several possible readings the largest counts that stays below peak bandwidth at the launch's
+    median duration; if none does, there is no estimate. Bytes that a cache delivered are not
+    included.
     """
     layouts = {int(code): layout_of(full_names[code]) for code in np.unique(launches["name"])}
     estimate = _estimates(launches, layouts, peak_bytes_per_s, sm_count)
@@ -43,7 +45,8 @@ def launch_traffic(
 
 
 def limit_bytes(duration_ns: npt.ArrayLike, peak_bytes_per_s: float | Floats | None) -> Floats:
-    """What memory can deliver in a time; infinite where its speed is unknown (None or NaN)."""
+    """Returns the bytes that memory can deliver in a time; infinite where its speed is unknown
+    (None or NaN)."""
     peak = np.nan if peak_bytes_per_s is None else peak_bytes_per_s
     limit = np.asarray(duration_ns, dtype=np.float64) * peak / 1e9
     return np.asarray(np.where(np.isnan(limit), np.inf, limit), dtype=np.float64)
@@ -71,7 +74,7 @@ def _estimates(
 
 
 def _slots(layout: Layout, blocks: Ints, threads: Ints, release: int) -> tuple[Ints, Ints]:
-    """The least and the most elements that launches can cover."""
+    """The smallest and the largest number of elements that a launch may cover."""
     if layout.span is Span.CHUNKS:
         return blocks, blocks * MULTI_TENSOR_CHUNK
     block = threads * (layout.per_thread or release)
@@ -81,16 +84,18 @@ def _slots(layout: Layout, blocks: Ints, threads: Ints, release: int) -> tuple[I
 
 
 def _capped(layout: Layout, blocks: Ints, sm_count: int | None) -> npt.NDArray[np.bool_]:
-    """Whether a grid may have been cut to what the device holds at once."""
+    """Whether a grid may have been limited to the number of blocks that fit on the device at
+    once."""
     limit = _UNCAPPED_BLOCKS_PER_SM * (sm_count or 0)
     return (blocks >= limit) & (layout.span is Span.UNCAPPED)
 
 
 def _readings(layout: Layout, slots: Sequence[tuple[Ints, Ints]], limits: Floats) -> Floats:
-    """Likely, low and high bytes of launches that may move `limits` bytes at most.
+    """Likely, low and high bytes of launches that can move `limits` bytes at most.
 
-    A launch whose smallest reading is above the limit was partly served by a cache: it is cut to
-    the limit, unless it is so far above it that the reading must be wrong.
+    Where even the smallest reading exceeds the limit, a cache delivered a part, and the figure is
+    cut to the limit. If the reading is far above the limit, it must be wrong, and there is no
+    figure.
     """
     widths = layout.bytes_per_element
     readings = np.array(
@@ -109,11 +114,13 @@ def _readings(layout: Layout, slots: Sequence[tuple[Ints, Ints]], limits: Floats
 def _release_per_thread(
     launches: pd.DataFrame, layouts: dict[int, Layout | None], peak_bytes_per_s: float | None
 ) -> tuple[int, ...]:
-    """Elements per thread of vectorised kernels: one figure, or both, the likelier first.
+    """Elements per thread of vectorised kernels: one figure, or both possible ones, the likelier
+    first.
 
-    Releases of PyTorch differ and one build runs in a trace. Vector loads of 8 exist only in the
-    newer scheme, loads of 4 for 8-byte results only in the older one. Else the scheme wins under
-    which more time goes to sizes that kernels of certain size have too, and to possible rates.
+    Releases of PyTorch differ, and one build runs in a trace. Vector loads of 8 exist only in the
+    newer scheme, loads of 4 for 8-byte results only in the older one. Otherwise the scheme wins
+    that explains more kernel time: by sizes that also occur in kernels of certain size, and by
+    possible rates.
     """
     known = [layout for layout in layouts.values() if layout is not None and layout.vector]
     if any(layout.vector == 4 and layout.out_bytes == 8 for layout in known):
@@ -136,7 +143,8 @@ def _support(
     width: int,
     peak_bytes_per_s: float | None,
 ) -> float:
-    """Nanoseconds of vectorised kernels that a scheme explains, less those it makes impossible."""
+    """The kernel time that a scheme explains, less the time of kernels that it makes impossible,
+    ns."""
     exact = {
         name: layout for name, layout in layouts.items() if layout and layout.span is Span.FULL
     }
@@ -156,7 +164,7 @@ def _support(
 
 
 def _meets(low: Ints, high: Ints, lows: Ints, highs: Ints) -> npt.NDArray[np.bool_]:
-    """Which of the intervals [low, high] meet any of [lows, highs]."""
+    """Which of the intervals [low, high] overlap any of [lows, highs]."""
     order = np.argsort(lows, kind="stable")
     reach = np.concatenate([[-1], np.maximum.accumulate(highs[order])])
     result: npt.NDArray[np.bool_] = reach[np.searchsorted(lows[order], high, side="right")] >= low

@@ -1,4 +1,4 @@
-"""Kernel names as they are spelled: nsys, c++filt or mangled, and their bare function name."""
+"""Reads kernel names in any form (nsys, c++filt, mangled) and finds their bare function name."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ def _outside_brackets(text: str) -> str:
 
 
 def readable(name: str) -> str:
-    """A demangled name unchanged; a mangled one (`_ZN...`) spelled well enough to match patterns.
+    """Returns a demangled name unchanged, and a mangled one (`_ZN...`) demangled well enough to
+    match patterns.
 
-    Reads nested names, template arguments, integer literals and lambdas of the Itanium C++ ABI;
-    substitutions (`S_`, `T0_`), qualifiers and parameter types are left out.
+    Covers nested names, template arguments, integer literals and lambdas of the Itanium C++ ABI.
+    Substitutions (`S_`, `T0_`), qualifiers and parameter types are left out.
     """
     if not _MANGLED.match(name):
         return name

@@ -1,4 +1,4 @@
-"""What a kernel computes, in a word, and how much of its traffic it writes, from its name."""
+"""Reads from a kernel's name what it computes, in a word, and how much of its traffic it writes."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ _WRITTEN = {
 
 
 class Writes(NamedTuple):
-    """How much of a kernel's traffic is its result.
+    """The part of a kernel's traffic that it writes.
 
-    `ratio` of its bytes; where `out_bytes` > 0 rather blocks x threads x `per_thread` elements
-    of that size, since inputs may be broadcast.
+    `ratio` is the written share of its bytes. Where `out_bytes` > 0, the kernel writes blocks x
+    threads x `per_thread` elements of that size instead, since its inputs may be broadcast.
     """
 
     ratio: float
@@ -97,7 +97,8 @@ def _bare(name: str) -> str:
 
 
 def is_log_softmax(full: str) -> bool:
-    """Whether a softmax kernel computes logarithms, as losses do and attention never."""
+    """Returns whether a softmax kernel computes logarithms. Losses do this, attention never
+    does."""
     if "LogSoftMax" in full or "log_softmax" in full.lower():
         return True
     arguments = template_arguments(
@@ -107,7 +108,7 @@ def is_log_softmax(full: str) -> bool:
 
 
 def writes_of(full: str, category: str) -> Writes:
-    """Returns which part of a kernel's traffic it writes, by its name."""
+    """Returns which part of a kernel's traffic it writes, from its name."""
     text, usual = plain(full), Writes(_WRITTEN.get(category, 0.4))
     if "multi_tensor_apply_kernel<" in text:
         layout = layout_of(full)

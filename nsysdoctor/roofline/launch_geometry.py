@@ -1,8 +1,8 @@
-"""How many elements a launch covers and how many bytes each of them moves, from a kernel's name.
+"""How many elements a launch covers, and the bytes each of them moves, from a kernel's name.
 
-PyTorch's pointwise kernels give every thread a fixed number of elements and name the types they
-read and write, so that grid x block x elements per thread x bytes per element is what they move.
-The figures of each family follow its launch code (ATen/native/cuda: CUDALoops.cuh,
+PyTorch's pointwise kernels process a fixed number of elements per thread and name the types they
+read and write. They therefore move grid x block x elements per thread x bytes per element. The
+figures of each family follow its launch code (ATen/native/cuda: CUDALoops.cuh,
 MultiTensorApply.cuh, PersistentSoftmax.cuh, Dropout.cu).
 """
 
@@ -28,7 +28,7 @@ MULTI_TENSOR_CHUNK = 65536
 
 
 class Span(Enum):
-    """How surely the launch tells the number of elements."""
+    """How precisely the launch determines the number of elements."""
 
     FULL = "full"  # every block but the last is full
     CHUNKS = "chunks"  # every block has at least one element
@@ -38,12 +38,12 @@ class Span(Enum):
 
 @dataclass(frozen=True)
 class Layout:
-    """What one kernel name tells about its memory traffic.
+    """What a kernel's name says about its memory traffic.
 
-    `per_thread` is the number of elements per thread, 0 where it depends on the release of
-    PyTorch; `vector` is the width of its vector loads. `bytes_per_element` lists the possible
-    bytes per element, most first: where inputs may be broadcast or of a narrower type than the
-    arithmetic, fewer cross the bus. `likely` is the index of the usual one.
+    `per_thread` is the number of elements per thread, 0 where it depends on the release of PyTorch;
+    `vector` is the width of its vector loads. `bytes_per_element` lists the possible bytes per
+    element, largest first: inputs that are broadcast, or narrower than the arithmetic, move fewer.
+    `likely` is the index of the usual one.
     """
 
     per_thread: int
@@ -55,7 +55,7 @@ class Layout:
 
 
 def layout_of(full: str) -> Layout | None:
-    """What a kernel name tells about its traffic, or None if it tells nothing."""
+    """Returns what a kernel's name says about its traffic, None if it says nothing."""
     text = plain(full)
     for marker, parse in _FAMILIES:
         if marker in text:
@@ -81,7 +81,8 @@ def operand_sizes(full: str) -> tuple[int, ...] | None:
 
 
 def plain(full: str) -> str:
-    """A kernel name in one spelling: no value casts, no ATen namespaces, `{lambda(...)}`."""
+    """Returns a kernel name in a uniform form: no value casts, no ATen namespaces,
+    `{lambda(...)}`."""
     text = re.sub(r"\[lambda\((.*?)\) \(instance \d+\)\]", r"{lambda(\1)}", readable(full))
     text = re.sub(r"(?<=\)\})#\d+|#\d+(?=\})", "", text)
     text = re.sub(r"\((?:int|long|bool|unsigned int|unsigned long(?: long)?)\)(?=-?\d)", "", text)
@@ -148,7 +149,8 @@ def _legacy(text: str) -> Layout | None:
 
 
 def _multi_tensor(text: str) -> Layout | None:
-    """One chunk of a tensor per block; the functor names how many lists it reads and writes."""
+    """One chunk of a tensor per block; the functor's name says how many lists it reads and
+    writes."""
     if hit := re.search(r"Fused(?:Adam|Sgd)MathFunctor<([\w:]+), (\d)", text):
         moved = [2 * int(hit[2]) - 1]  # all but the gradient are written back
     elif hit := re.search(r"Functor<([\w:]+), \d, (\d), \d>", text):
@@ -197,10 +199,11 @@ _FAMILIES = (
 
 
 def itemsizes(functor: str, arrays: int = 0) -> tuple[int, ...] | None:
-    """Bytes per element of the output, then of each input, or None if the functor does not tell.
+    """Returns the bytes per element of the output, then of each input; None if the functor does not
+    determine them.
 
-    `arrays` is the number of arrays the kernel was given, 0 if its name does not say; a functor
-    that contradicts it tells nothing.
+    `arrays` is the number of arrays the kernel takes, 0 if its name does not say. The result is
+    None, too, for a functor that contradicts this number.
     """
     head = functor.split("<", 1)[0].rpartition("::")[2]
     types = _operands(head, functor, arrays)

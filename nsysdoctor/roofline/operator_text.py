@@ -1,4 +1,4 @@
-"""What the text of an annotated range says: operator, module, shapes, types."""
+"""Reads the text of an annotated range: operator, module, shapes, types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 OPERATOR, BACKWARD, MODULE, FUNCTION = "operator", "backward", "module", "function"
 
-# without any of these a text is of no known form; most ranges of most traces are
+# A text without any of these has no known form, which holds for most ranges of most traces:
 _TELLING = re.compile(r"[:.{,]|Backward|^module ")
 _VARYING = re.compile(r", (?:seq|op_id) = -?\d+|, input_op_ids = \[[^\[\]]*\]$")
 _SEQ = re.compile(r", seq = (\d+)")
@@ -75,12 +75,12 @@ _BY_SETTING = (
 
 
 def read_text(text: str) -> tuple[Annotation, int]:
-    """Returns what a range's text says, and its sequence number, -1 without one.
+    """Returns what a range's text stands for, and its sequence number, -1 where it has none.
 
     A forward operator and the node of its gradient carry the same sequence number. Known forms:
     PyTorch's `emit_nvtx` (`NAME, seq = N, op_id = N, sizes = [...]`), the markers of
     `nsysdoctor.torch`, Python dictionaries of layer-wise hooks and of DLProf, `Prefix:#key=value#`
-    of XLA, dotted function names as Megatron and DeepSpeed push them.
+    of XLA, and the dotted function names of Megatron and DeepSpeed.
     """
     if not _TELLING.search(text):
         return Annotation("", text), -1
@@ -100,8 +100,8 @@ def title(text: str) -> str:
 def _read(text: str, numbered: bool) -> Annotation:
     if text.startswith("{"):
         return _from_dict(text)
-    if told := _TSL.match(text):
-        return _from_xla(told[1], told[2])
+    if hit := _TSL.match(text):
+        return _from_xla(hit[1], hit[2])
     return _from_fields(*_fields(text), numbered)
 
 
@@ -131,12 +131,12 @@ def _operands(fields: Mapping[str, str]) -> tuple[tuple[Shape, ...], tuple[str, 
 
 
 def _settings(fields: Mapping[str, str]) -> dict[str, object]:
-    told = _literal(fields.get("settings", "{}"))
-    return told if isinstance(told, dict) else {}
+    value = _literal(fields.get("settings", "{}"))
+    return value if isinstance(value, dict) else {}
 
 
 def _json(text: str) -> Any:
-    """The value that a text spells, None if it was cut or is none."""
+    """The JSON value that a text holds, None if the text was cut or is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -144,17 +144,17 @@ def _json(text: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """The Python value that a text spells, None if it spells none."""
+    """The Python value that a text holds, None if it holds none."""
     try:
         return ast.literal_eval(text) if len(text) <= _LONGEST_LITERAL else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
-def _shapes(told: Any) -> list[Shape]:
+def _shapes(value: Any) -> list[Shape]:
     """A shape per argument; the tensors of a list become arguments of their own."""
     found: list[Shape] = []
-    for item in told if isinstance(told, Sequence) and not isinstance(told, str) else ():
+    for item in value if isinstance(value, Sequence) and not isinstance(value, str) else ():
         if not isinstance(item, Sequence) or isinstance(item, str):
             return []
         if all(_is_size(size) for size in item):
@@ -170,17 +170,17 @@ def _is_size(value: object) -> bool:
 
 def _from_dict(text: str) -> Annotation:
     """Layer-wise hooks of vLLM, SGLang and TensorRT-LLM, and the argument records of DLProf."""
-    told = _literal(text)
-    if not isinstance(told, dict):
+    record = _literal(text)
+    if not isinstance(record, dict):
         return Annotation("", text)
-    if isinstance(told.get("Module"), str):
-        fixed = told.get("StaticParams")
+    if isinstance(record.get("Module"), str):
+        fixed = record.get("StaticParams")
         settings = dict(fixed) if isinstance(fixed, dict) else {}
-        settings["weights"] = told.get("TrainableParams")
-        inputs = tuple(_shapes(told.get("Inputs", [])))
-        return Annotation(MODULE, "", told["Module"], inputs, settings=settings)
-    if isinstance(told.get("op"), str) and isinstance(told.get("args"), list):
-        return _from_arguments(told["op"], told["args"])
+        settings["weights"] = record.get("TrainableParams")
+        inputs = tuple(_shapes(record.get("Inputs", [])))
+        return Annotation(MODULE, "", record["Module"], inputs, settings=settings)
+    if isinstance(record.get("op"), str) and isinstance(record.get("args"), list):
+        return _from_arguments(record["op"], record["args"])
     return Annotation("", text)
 
 
@@ -208,9 +208,9 @@ def _from_arguments(name: str, arguments: Sequence[Any]) -> Annotation:
 def _from_xla(prefix: str, body: str) -> Annotation:
     """`Thunk:#hlo_op=NAME#` is an operation, `XlaModule:#hlo_module=NAME#` the program it is in."""
     pairs = (part.partition("=") for part in body.split(","))
-    told = {key.strip(): value for key, _, value in pairs}
-    if name := told.get("hlo_op"):
-        return Annotation(OPERATOR, name, told.get("hlo_module", ""))
-    if module := told.get("hlo_module") or told.get("module"):
+    fields = {key.strip(): value for key, _, value in pairs}
+    if name := fields.get("hlo_op"):
+        return Annotation(OPERATOR, name, fields.get("hlo_module", ""))
+    if module := fields.get("hlo_module") or fields.get("module"):
         return Annotation(MODULE, prefix, module)
     return Annotation(FUNCTION, prefix)

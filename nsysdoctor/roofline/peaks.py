@@ -16,10 +16,10 @@ _CONSUMER = re.compile(r"\bGeForce\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class DevicePeaks:
-    """What a GPU can do at most; None or a missing type where nobody published it.
+    """What a GPU can do at most; None, or a missing type, where no figure was published.
 
-    `memory_bytes_per_s` in bytes/s; `simt_flops_per_s` and `tensor_flops_per_s` map a type
-    (fp64, fp32, tf32, bf16, fp16, int8, fp8, fp4, fp16_accumulate_fp16) to operations/s, a
+    `memory_bytes_per_s` in bytes/s. `simt_flops_per_s` and `tensor_flops_per_s` map a type (fp64,
+    fp32, tf32, bf16, fp16, int8, fp8, fp4, fp16_accumulate_fp16) to operations/s, with a
     multiply-add counted as two.
     """
 
@@ -76,9 +76,10 @@ def device_peaks(
 
 
 def has_tensor_dtype(compute_major: int, compute_minor: int, dtype: str, name: str = "") -> bool:
-    """Whether tensor cores of a compute capability work on a type; False where unknown.
+    """Returns whether tensor cores of a compute capability work on a type; False where unknown.
 
-    `name` tells the GTX 16 cards, which have none, from the RTX 20 ones of capability 7.5.
+    `name` distinguishes the GTX 16 cards, which have no tensor cores, from the RTX 20 cards of the
+    same capability 7.5.
     """
     rates = _rates(compute_major, compute_minor)
     listed = {*rates.get("tensor", {}), *rates.get("supports", [])}

@@ -1,4 +1,4 @@
-"""What a GPU was measured to do: its roofs and copy rates, as a file."""
+"""The measured roofs and copy rates of a GPU, kept in a file."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class DeviceProfile:
         )
 
     def pinned_rate(self, direction: str) -> Spread | None:
-        """Returns the rate of large pinned copies in a direction (HtoD, DtoH), None without."""
+        """Returns the rate of large pinned copies in a direction (HtoD, DtoH), None where it was
+        not measured."""
         known = [
             one
             for one in self.transfers
@@ -108,12 +109,13 @@ class DeviceProfile:
 
 
 def _plain(name: str) -> str:
-    """nsys and torch spell names alike, save for the maker in front in older exports."""
+    """The name without the maker in front, which only older exports have; nsys and torch agree on
+    the rest."""
     return name.removeprefix("NVIDIA ").strip().lower()
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """Returns the profile in a file; raises UsageError when there is none or it is no profile."""
+    """Returns the profile in a file; raises UsageError when the file is missing or holds none."""
     hint = "make one with: nsysdoctor calibrate -o device.json"
     try:
         text = path.read_text(encoding="utf-8")
@@ -125,7 +127,7 @@ def read_profile(path: Path) -> DeviceProfile:
 
 
 def parse_profile(text: str, origin: str = "the profile") -> DeviceProfile:
-    """Returns the profile that a text spells; raises UsageError when it spells none."""
+    """Returns the profile that a text holds; raises UsageError when it holds none."""
     from pydantic import TypeAdapter, ValidationError
 
     hint = "make one with: nsysdoctor calibrate -o device.json"

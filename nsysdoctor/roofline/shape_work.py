@@ -124,7 +124,7 @@ def _convolution(
 def _spatial(
     data: Sequence[int], kernel: Sequence[int], settings: Mapping[str, object]
 ) -> list[int] | None:
-    """The result's size along each axis, None where stride or padding are not known."""
+    """The result's size along each axis, None where stride or padding is unknown."""
     axes = len(data)
     stride, padding = (_numbers(settings.get(key), axes) for key in ("stride", "padding"))
     dilation = _numbers(settings.get("dilation", 1), axes)
@@ -153,17 +153,17 @@ def _strided(
     return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in rows]
 
 
-def _numbers(told: object, count: int) -> list[int] | None:
-    """A number per axis: one number stands for all axes."""
-    if isinstance(told, int):
-        return [told] * count
-    if not isinstance(told, (list, tuple)) or not all(isinstance(item, int) for item in told):
+def _numbers(value: object, count: int) -> list[int] | None:
+    """A number per axis; a single number stands for all axes."""
+    if isinstance(value, int):
+        return [value] * count
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, int) for item in value):
         return None
-    return list(told) * count if len(told) == 1 else list(told) if len(told) == count else None
+    return list(value) * count if len(value) == 1 else list(value) if len(value) == count else None
 
 
-def _number(told: object, otherwise: int) -> int:
-    return told if isinstance(told, int) else otherwise
+def _number(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
 
 
 def _convolution_backward(

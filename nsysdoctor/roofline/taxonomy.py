@@ -1,4 +1,4 @@
-"""What a kernel does, read from its name: category, dtype, fused, library, arithmetic units."""
+"""Reads from a kernel's name what it does: category, dtype, fused, library, arithmetic units."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Place = Callable[[str], int]
 """Where a pattern first occurs in a text, -1 if nowhere."""
 
 Scope = tuple[tuple[Place, str], ...]
-# dtype and phase stand early in a name; some are kilobytes of template arguments
+# dtype and phase stand early in a name; some names hold kilobytes of template arguments
 _HEAD_CHARACTERS = 600
 COLUMNS = ("category", "dtype", "fused", "library", "math", "phase", "matched")
 
 
 @dataclass(frozen=True)
 class KernelRule:
-    """One row of the taxonomy: a pattern and what it says about the kernels it fits."""
+    """One row of the taxonomy: a pattern, and what it says about the kernels that match."""
 
     category: str
     short: Place | None = None
@@ -63,12 +63,12 @@ class Taxonomy:
 def classify(
     full: Sequence[str], short: Sequence[str], taxonomy: Taxonomy | None = None
 ) -> pd.DataFrame:
-    """One row per name: category, dtype, fused, library, math, phase, matched.
+    """Returns one row per name: category, dtype, fused, library, math, phase, matched.
 
     `full` holds whole demangled (or mangled) names, `short` the bare function names of the same
-    kernels; call it on distinct names. `dtype` is "" where the name does not tell, `math` is simt,
-    tensor or unknown, `phase` is forward, backward, optimizer or "". `matched` is false for
-    kernels nobody has described yet; their category is "other".
+    kernels; pass distinct names. `dtype` is "" where the name does not show it, `math` is simt,
+    tensor or unknown, `phase` is forward, backward, optimizer or "". `matched` is false for kernels
+    that match no pattern; their category is "other".
     """
     table = taxonomy or load_taxonomy()
     candidates: dict[str, tuple[KernelRule, ...]] = {}
@@ -126,7 +126,8 @@ def _first(scope: Scope, text: str) -> str:
 
 
 def _dtype(rule: KernelRule, bare: str, whole: str, scopes: Mapping[str, Scope]) -> str:
-    """The rule's own list first; a name it cannot read falls back to the template arguments."""
+    """The rule's own list is tried first; where the name has none of its words, the template
+    arguments decide."""
     if rule.dtype == "template":
         return _template(scopes, whole)
     if rule.dtype not in scopes:
@@ -143,7 +144,7 @@ def _math(rule: KernelRule, bare: str, whole: str, scopes: Mapping[str, Scope]) 
 def _tile(bare: str, whole: str) -> str:
     """The part of a name that describes the matrix kernel.
 
-    CUTLASS entry points have no telling name of their own; the kernel is their template argument.
+    CUTLASS entry points have generic names; the kernel is their template argument.
     """
     wrapped = re.search(r"^Kernel2?$|^device_kernel$", bare)
     return whole.partition("(")[0] if wrapped else bare

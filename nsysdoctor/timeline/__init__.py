@@ -1,6 +1,6 @@
-"""The timeline of a trace, small enough for one page: from tables to a payload.
+"""Turns the tables of a trace into a timeline that is small enough for one page.
 
-Long traces are merged into levels of detail; what was merged is said.
+Long traces are merged into levels of detail; notes say what was merged.
 """
 
 from __future__ import annotations

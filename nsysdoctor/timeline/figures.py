@@ -1,4 +1,4 @@
-"""Numbers behind the charts that only the trace holds: steps, copies, latencies, the roofline."""
+"""The numbers behind the charts that a report does not hold: steps, copies, latencies, roofline."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ITEM_BYTES = {
 def figures(
     tables: Tables, origin_ns: int, window_ns: tuple[int, int] | None = None
 ) -> Figures:
-    """Returns what the charts need, of all that was read or of what ran or was called in a window;
-    parts whose tables are missing are empty."""
+    """Returns the charts' data for everything that was read, or for what ran or was called in a
+    window. Parts whose tables are missing are empty."""
     edges, counts = _latencies(tables, window_ns)
     kernels = optional(tables, "kernels")
     if kernels is not None and window_ns is not None:
@@ -108,7 +108,8 @@ def _memory_kinds(copies: pd.DataFrame) -> list[str]:
 def _latencies(
     tables: Tables, window_ns: tuple[int, int] | None
 ) -> tuple[list[int], list[int]]:
-    """Histogram over five bins per decade from 100 ns to 100 s, without empty ends."""
+    """A histogram with five bins per decade from 100 ns to 100 s, without the empty bins at its
+    ends."""
     launches, ops = optional(tables, "launches"), optional(tables, "ops")
     if launches is not None and ops is not None and window_ns is not None:
         start, end = (ints(ops, name)[launches["op"]] for name in ("start_ns", "end_ns"))
@@ -136,7 +137,7 @@ def _data_types(kernels: Kernels | None) -> list[str]:
 
 
 def _roofs(tables: Tables) -> list[Roof]:
-    """The roofs of each device: its bandwidth, and its best rate for each data type."""
+    """The roofs of each device: its bandwidth, and its best rate per data type."""
     from nsysdoctor.roofline.peaks import device_peaks
 
     devices = optional(tables, "devices")
@@ -166,14 +167,14 @@ def _roof_points(kernels: Kernels | None, names: pd.DataFrame | None) -> list[Ro
     if kernels is None or names is None or not len(kernels):
         return []
     work = float(kernels["duration_ns"].sum()) or 1.0
-    mine = kernels.at((kernels["bytes"] > 0) & (kernels["duration_ns"] > 0))
-    flops = _operations(mine)
-    frame = mine.frame("device", "name", "bound", "bytes").assign(
-        flops=flops, length=mine["duration_ns"]
+    known = kernels.at((kernels["bytes"] > 0) & (kernels["duration_ns"] > 0))
+    flops = _operations(known)
+    frame = known.frame("device", "name", "bound", "bytes").assign(
+        flops=flops, length=known["duration_ns"]
     )[flops > 0]
     total = frame.groupby(["device", "name", "bound"], sort=True).sum().reset_index()
-    told = kernels.configurations.drop_duplicates(["device", "name"])
-    total = total.merge(told[["device", "name", "category", "dtype"]], "left")
+    kinds = kernels.configurations.drop_duplicates(["device", "name"])
+    total = total.merge(kinds[["device", "name", "category", "dtype"]], "left")
     for column in ("category", "dtype"):
         total[column] = total[column].astype(str)
     total["bound"] = np.array(BOUNDS)[total["bound"]]
@@ -196,8 +197,8 @@ def _roof_points(kernels: Kernels | None, names: pd.DataFrame | None) -> list[Ro
 
 
 def _operations(kernels: Kernels) -> npt.NDArray[np.float64]:
-    """Operations of each kernel: recorded where a table tells, else one per element moved."""
+    """Operations of each kernel: the recorded number where known, else one per element moved."""
     dtypes = kernels.configurations["dtype"].astype(str)
     moved = kernels["bytes"] / kernels.spread(dtypes.map(ITEM_BYTES).astype(np.float64))
-    told = kernels["flops"]
-    return np.where(told > 0, told, moved)
+    flops = kernels["flops"]
+    return np.where(flops > 0, flops, moved)

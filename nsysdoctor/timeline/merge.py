@@ -1,4 +1,5 @@
-"""Levels of detail: what a long trace shows one by one, and what is merged into blocks."""
+"""Levels of detail: which items of a long trace are shown singly, and which are merged into
+blocks."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def items(
 
 
 def inside(these: Items, windows: Spans) -> Mask:
-    """Returns which items touch a window of a merged set."""
+    """Returns which items overlap a window of a merged set."""
     if not len(windows.start):
         return np.zeros(len(these.start), dtype=bool)
     index = np.searchsorted(windows.end, these.start, side="right")
@@ -64,11 +65,11 @@ def inside(these: Items, windows: Spans) -> Mask:
 
 
 def detail_windows(starts: Sequence[Ints], places: Iterable[tuple[int, int]], budget: int) -> Spans:
-    """Returns the merged windows to show one by one: the places, in order, until the budget ends.
+    """Returns the merged windows to show item by item: the places in order, while the budget lasts.
 
     Each place gets 7/10 of its length before and after, NEAR_NS at least, which is a little more
-    than the page shows when it leads there; one that would then hold more than PER_WINDOW items
-    is cut to its beginning.
+    than the page shows when it jumps there. A window with more than PER_WINDOW items is cut to its
+    beginning.
     """
     chosen: list[tuple[int, int]] = []
     left = budget
@@ -100,7 +101,8 @@ def _fitted(starts: Sequence[Ints], low: int, high: int) -> tuple[int, int]:
 
 
 def caps(sizes: Sequence[int], budget: int) -> list[int]:
-    """Returns how many items each row may hold: small rows stay whole, large ones share."""
+    """Returns how many items each row may hold: small rows stay whole, large ones share the
+    rest."""
     allowed = [0] * len(sizes)
     left = budget
     order = sorted(range(len(sizes)), key=lambda row: (sizes[row], row))
@@ -113,9 +115,9 @@ def caps(sizes: Sequence[int], budget: int) -> list[int]:
 def merged(these: Items, single: Mask, bins: int, span: tuple[int, int]) -> Items:
     """Returns the items with runs of short neighbours merged into blocks.
 
-    An item stays single where `single` says so or where it is as long as a bin, a `bins`-th of
-    the span. A block reaches from its first start to its last end, counts its items, sums their
-    time in `busy` and takes name and paint of what ran longest.
+    An item stays single where `single` is set, or where it is at least as long as one bin, which is
+    the span divided by `bins`. A block reaches from its first start to its last end, counts its
+    items, sums their time in `busy`, and takes name and paint from what ran longest.
     """
     width = max(1, -(-(span[1] - span[0]) // max(1, bins)))
     alone = single | (these.end - these.start >= width)
@@ -141,7 +143,7 @@ def merged(these: Items, single: Mask, bins: int, span: tuple[int, int]) -> Item
 
 
 def _groups(start: Ints, alone: Mask, width: int, origin: int) -> Ints:
-    """Number of the block that each item belongs to; blocks never enclose a single item."""
+    """The number of the block that each item belongs to; a block never encloses a single item."""
     cell = (start - origin) // width
     fresh = np.ones(len(start), dtype=bool)
     fresh[1:] = (cell[1:] != cell[:-1]) | alone[1:] | alone[:-1]
@@ -161,7 +163,7 @@ def _longest(these: Items, group: Ints, first: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A device row: items that tile its span, each of one state or of several parts."""
+    """A device row: items that tile its span, each with one state or with several parts."""
 
     start: Ints
     end: Ints

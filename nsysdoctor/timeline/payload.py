@@ -1,4 +1,4 @@
-"""What the page's timeline is drawn from: columns of integers, packed small."""
+"""The data from which the page draws the timeline: columns of integers, packed small."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Figures:
 class Payload:
     """The timeline of one trace; times are ns after `origin_ns` on the export's clock.
 
-    `view_ns` is what the page shows at first, None for all.
+    `view_ns` is the part that the page shows when it opens, None for all.
     """
 
     trace: int

@@ -33,7 +33,7 @@ BUCKET_PAINTS = np.array([PAINT["compute"], PAINT["communication"], PAINT["copy"
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the timeline with all its items, and where it stands on the page."""
+    """One row of the timeline with all its items and its position on the page."""
 
     kind: TrackKind
     group: str
@@ -57,7 +57,7 @@ class DeviceRow:
 
 @dataclass
 class Names:
-    """Collects the texts that items name by code: each table's texts form one block."""
+    """Collects the texts that items refer to by code: each table's texts form one block."""
 
     full: list[str]
     short: list[str]
@@ -114,15 +114,16 @@ def launch_keys(tables: Tables, op_count: int) -> Ints:
 def launch_shapes(tables: Tables, ops: pd.DataFrame) -> tuple[Ints, list[str]]:
     """Returns for each operation a code + 1 of its grid and block, and the texts of the codes."""
     shapes = np.zeros(len(ops), dtype=np.int64)
-    told = optional(tables, "configurations")
-    if told is None or not len(told.code):
+    configurations = optional(tables, "configurations")
+    if configurations is None or not len(configurations.code):
         return shapes, []
-    wanted = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
-    code = told.rows.groupby(wanted, sort=True).ngroup().to_numpy()
-    shapes[ints(ops, "kind") == KERNEL] = code[told.code] + 1
+    sides = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+    launched = configurations.rows[sides]
+    code = launched.groupby(sides, sort=True).ngroup().to_numpy()
+    shapes[ints(ops, "kind") == KERNEL] = code[configurations.code] + 1
     return shapes, [
         f"grid {row[0]}×{row[1]}×{row[2]}, block {row[3]}×{row[4]}×{row[5]}"
-        for row in told.rows[wanted].drop_duplicates().sort_values(wanted).to_numpy().tolist()
+        for row in launched.drop_duplicates().sort_values(sides).to_numpy().tolist()
     ]
 
 
@@ -137,7 +138,8 @@ def moved_bytes(tables: Tables, ops: pd.DataFrame) -> Ints:
 
 
 def touching(start: Ints, end: Ints, bounds: Bounds | None) -> Ints:
-    """Returns the places of what touches a stretch of time, of all without one."""
+    """Returns the positions of what overlaps a stretch of time; of everything where none is
+    given."""
     if bounds is None:
         return np.arange(len(start))
     low, high = bounds
@@ -151,8 +153,8 @@ def stream_rows(
     devices: list[int],
     bounds: Bounds | None = None,
 ) -> Iterator[Row]:
-    """Yields a row per stream of the devices with what touches a stretch of time; of many streams
-    the busiest, in order of stream."""
+    """Yields a row per stream of the devices with the operations that overlap a stretch of time. A
+    device with many streams yields its busiest ones, in order of stream."""
     ops, known = optional(tables, "ops"), optional(tables, "names")
     if ops is None or known is None or not len(ops):
         return
@@ -187,20 +189,20 @@ def stream_rows(
 def _busiest_lanes(place: pd.DataFrame, busy: pd.Series[int]) -> list[int]:
     chosen: list[int] = []
     ranked = place.assign(busy=busy.reindex(place.index)).reset_index()
-    for _, mine in ranked.groupby("device", sort=True):
-        top = mine.sort_values(["busy", "lane"], ascending=[False, True]).head(MOST_STREAMS)
+    for _, lanes in ranked.groupby("device", sort=True):
+        top = lanes.sort_values(["busy", "lane"], ascending=[False, True]).head(MOST_STREAMS)
         ordered = top.sort_values(["process", "context", "stream", "lane"])
         chosen += [int(lane) for lane in ordered["lane"]]
     return chosen
 
 
 def _stream_label(place: pd.DataFrame, where: pd.Series[int]) -> str:
-    """Names the stream, and process and context only where the device has several."""
-    mine = place[place["device"] == where["device"]]
+    """The stream's number, with process and context where the device has several."""
+    streams = place[place["device"] == where["device"]]
     label = f"stream {int(where['stream'])}"
-    if mine["process"].nunique() > 1:
+    if streams["process"].nunique() > 1:
         label += f", process {int(where['process'])}"
-    if mine["context"].nunique() > mine["process"].nunique():
+    if streams["context"].nunique() > streams["process"].nunique():
         label += f", context {int(where['context'])}"
     return label
 
@@ -230,7 +232,7 @@ def _cause_paints(causes: pd.DataFrame) -> Ints:
 
 
 def verb_paints(verbs: Ints) -> Ints:
-    """Returns the paint of each CUDA call by what it does."""
+    """Returns the paint of each CUDA call by its kind."""
     chosen = dict.fromkeys(Verb, "call")
     chosen |= dict.fromkeys((Verb.LAUNCH, Verb.GRAPH_LAUNCH), "launch")
     chosen |= dict.fromkeys(SUBMITS - {Verb.LAUNCH, Verb.GRAPH_LAUNCH}, "copy")
@@ -245,8 +247,8 @@ def verb_paints(verbs: Ints) -> Ints:
 def host_rows(
     tables: Tables, names: Names, bounds: Bounds | None = None
 ) -> tuple[list[Row], int]:
-    """Returns the rows of host threads with what touches a stretch of time, and how many threads
-    were left out.
+    """Returns the rows of host threads that overlap a stretch of time, and how many threads were
+    left out.
 
     Threads that call CUDA come first, then those with ranges, then those that only wait.
     """

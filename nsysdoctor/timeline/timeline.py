@@ -54,30 +54,30 @@ def timeline_payload(
     """Returns the timeline of one trace: every device, stream and busy host thread.
 
     `tables` gives documented tables by name and raises MissingTableError for one that the trace
-    cannot give; its rows are left out. A window told by its times shows what lies in it and around
-    it, and its charts tell of what ran or was called in it. A trace of more than `budget` items
-    (by default BUDGET shared by the report's traces) shows one by one what the findings point to,
-    samples in between and the longest operation of each name; neighbours elsewhere are merged into
-    blocks, and `notes` says so.
+    cannot give; its rows are then left out. For a given window (START:END) the timeline shows the
+    window and the margin around it, and the charts cover what ran or was called in it. A trace with
+    more than `budget` items (by default BUDGET, shared by the report's traces) shows singly the
+    places that findings point to, samples in between and the longest operation of each name.
+    Neighbours elsewhere are merged into blocks, which `notes` mentions.
     """
     budget = budget or max(20_000, BUDGET // max(1, len(report.traces)))
     names, shapes = Names([], []), list[str]()
-    mine = [device.device for device in report.devices if device.trace == trace]
-    asked = _asked(report)
-    view = None if asked is None else widened(*asked)
-    rows = list(stream_rows(tables, names, shapes, mine, view))
+    device_numbers = [device.device for device in report.devices if device.trace == trace]
+    given = _given_window(report)
+    view = None if given is None else widened(*given)
+    rows = list(stream_rows(tables, names, shapes, device_numbers, view))
     hosts, left_out = host_rows(tables, names, view)
     rows += hosts
-    devices = list(device_rows(tables, mine))
+    devices = list(device_rows(tables, device_numbers))
     origin, end = _bounds(rows, devices)
-    found = figures(tables, origin, asked)
+    found = figures(tables, origin, given)
     windows = _windows(rows, report, trace, found, budget, (origin, end))
-    shown = _shown(rows, windows, budget, (origin, end))
+    shown = _within_budget(rows, windows, budget, (origin, end))
     tracks = [_device_track(row, windows, origin, budget) for row in devices]
     tracks += [_track(row, kept, origin) for row, kept in zip(rows, shown, strict=True)]
     tracks, full, short = _renamed(tracks, names)
     full, cut = _cut(full)
-    omitted = _omission_notes(tables, rows, mine, left_out, view)
+    omitted = _omission_notes(tables, rows, device_numbers, left_out, view)
     notes = [*cut, *_merge_notes(rows, shown), *omitted]
     label = report.traces[trace].path if trace < len(report.traces) else ""
     return Payload(
@@ -86,8 +86,8 @@ def timeline_payload(
     )  # fmt: skip
 
 
-def _asked(report: Report) -> tuple[int, int] | None:
-    """The window that was told by its times, None without one."""
+def _given_window(report: Report) -> tuple[int, int] | None:
+    """The window that was given as START:END, None without one."""
     window = report.window
     return (window.start_ns, window.end_ns) if window and window.basis == "given" else None
 
@@ -103,10 +103,11 @@ def _bounds(rows: Sequence[Row], devices: Sequence[DeviceRow]) -> tuple[int, int
 def _places(
     report: Report, trace: int, found: Figures, origin: int, span: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Yields what to show one by one, best first: evidence in turn, a typical step, samples."""
-    mine = [finding.evidence for finding in report.findings if finding.trace == trace]
-    for turn in range(max(map(len, mine), default=0)):
-        yield from ((e[turn].start_ns, e[turn].end_ns) for e in mine if turn < len(e))
+    """Yields the places to show item by item, the most important first: evidence of each finding in
+    turn, a typical step, samples."""
+    evidence = [finding.evidence for finding in report.findings if finding.trace == trace]
+    for turn in range(max(map(len, evidence), default=0)):
+        yield from ((e[turn].start_ns, e[turn].end_ns) for e in evidence if turn < len(e))
         if turn == 0:
             steady = [step for step in found.steps if step.phase == "steady"]
             for step in sorted(steady, key=lambda s: (s.end_ns - s.start_ns, s.step))[
@@ -134,11 +135,13 @@ def _windows(
     return detail_windows(starts, places, budget // 2) if rows else EMPTY
 
 
-def _shown(rows: Sequence[Row], windows: Spans, budget: int, span: tuple[int, int]) -> list[Items]:
-    """Merges what lies outside the windows so that all rows keep near the budget.
+def _within_budget(
+    rows: Sequence[Row], windows: Spans, budget: int, span: tuple[int, int]
+) -> list[Items]:
+    """Merges what lies outside the windows so that all rows together stay near the budget.
 
-    Calls come last: those of operations that stay single stay single too, so that a click on one
-    finds the other.
+    Calls are merged last: a call stays single where one of its operations does, so that a click on
+    one leads to the other.
     """
     named = _named(rows)
     single = [inside(row.items, windows) | mask for row, mask in zip(rows, named, strict=True)]
@@ -168,7 +171,7 @@ def _keys(rows: Sequence[Row], shown: Sequence[Items]) -> Ints:
 
 
 def _named(rows: Sequence[Row]) -> list[Mask]:
-    """Marks the longest operation of each name, so that a search can reach every kernel."""
+    """Marks the longest operation of each name, so that a search finds every kernel."""
     masks = [np.zeros(len(row.items.start), dtype=bool) for row in rows]
     for row, mask in zip(rows, masks, strict=True):
         if row.kind == "stream":
@@ -215,7 +218,7 @@ def _device_track(row: DeviceRow, windows: Spans, origin: int, budget: int) -> T
 
 
 def _renamed(tracks: Sequence[Track], names: Names) -> tuple[list[Track], list[str], list[str]]:
-    """Keeps only the texts that items name: returns the tracks with new codes, and the texts."""
+    """Drops the texts that no item refers to. Returns the tracks with new codes, and the texts."""
     columns = [track.columns["name"] for track in tracks if "name" in track.columns]
     used = np.unique(np.concatenate(columns)) if columns else np.empty(0, dtype=np.int64)
     made = [
@@ -229,7 +232,8 @@ def _renamed(tracks: Sequence[Track], names: Names) -> tuple[list[Track], list[s
 
 
 def _cut(names: list[str]) -> tuple[list[str], list[str]]:
-    """Cuts the longest names where all together are too long for a page, and says so."""
+    """Shortens the longest names where all names together are too long for a page. Returns the
+    names and a note about it."""
     allowed = caps([len(name) for name in names], MOST_CHARACTERS)
     cut = [
         name if len(name) <= cap else name[: max(cap - 1, 0)] + "…"

@@ -1,4 +1,4 @@
-"""Ranges around the iterations of a loop, and the profiler switched on for some of them."""
+"""Marks the iterations of a loop as ranges, and switches the profiler on for some of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Item = TypeVar("Item")
 LOADING = "load batch"
 """The text of the range in which a loop waits for its next item."""
 
-# What nsys and other NVTX tools set in the processes they start; the last is the user's own word.
+# Variables that nsys and other NVTX tools set in the processes they start; users set the last one.
 _SIGNS = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NSYSDOCTOR_MARK")
 
 
 @cache
 def tool_attached() -> bool:
-    """Returns whether this process was started by nsys or another tool that takes NVTX ranges."""
+    """Returns whether this process was started by nsys or another tool that records NVTX ranges."""
     return any(os.environ.get(name) for name in _SIGNS)
 
 
@@ -40,7 +40,7 @@ def cuda_there() -> bool:
 
 
 def nvtx_taken() -> bool:
-    """Returns whether NVTX ranges of this process reach a tool."""
+    """Returns whether a tool records the NVTX ranges of this process."""
     return tool_attached() and cuda_there()
 
 
@@ -50,14 +50,15 @@ def profiler_runs() -> bool:
 
 
 def attached() -> bool:
-    """Returns whether somebody records ranges: nsys on a GPU, or torch's own profiler."""
+    """Returns whether ranges are recorded: by nsys on a GPU, or by torch's own profiler."""
     return profiler_runs() or nvtx_taken()
 
 
 def open_range(text: str) -> Callable[[], object] | None:
-    """Opens a range on this thread and returns what closes it, None when nobody records.
+    """Opens a range on this thread. Returns a function that closes it, None when nothing records.
 
-    torch's profiler takes the range where it runs; as `emit_nvtx` it hands it on to nsys itself.
+    While torch's profiler runs, the range goes to the profiler, which, as `emit_nvtx`, passes it on
+    to nsys.
     """
     if profiler_runs():
         record = real_torch().autograd.profiler.record_function(text)
@@ -93,7 +94,8 @@ class Range:
 
 @dataclass
 class _Loop:
-    """The steps of this process: the next number, and those that the profiler shall record."""
+    """The steps of this process: the next number, and the range of steps that the profiler
+    records."""
 
     number: int = 0
     start: int = -1
@@ -102,7 +104,7 @@ class _Loop:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> int:
-        """Counts a step; starts the profiler before the first one to be recorded."""
+        """Counts a step; starts the profiler before the first step of that range."""
         with self.lock:
             number = self.number
             self.number += 1
@@ -111,7 +113,7 @@ class _Loop:
         return number
 
     def finish(self, number: int) -> None:
-        """Stops the profiler behind the last step to be recorded."""
+        """Stops the profiler after the last step of that range."""
         if self.recording and number + 1 >= self.stop:
             self._switch(False)
 
@@ -145,7 +147,7 @@ def step(name: str = "step") -> Iterator[int]:
 
 
 class Steps(Generic[Item]):
-    """An iterable whose every item is handed out inside a step."""
+    """An iterable that hands out each item inside a step."""
 
     def __init__(self, items: Iterable[Item], name: str = "step") -> None:
         self._items = items

@@ -45,10 +45,11 @@ def rate_of(amount: float, took_ns: Spread) -> Spread:
 
 
 def measure(device: int = 0, say: Callable[[str], None] = lambda _: None) -> DeviceProfile:
-    """Returns what the GPU of a number does; `say` hears of each part that begins.
+    """Returns the measured profile of one GPU; `say` is called with the name of each part as it
+    begins.
 
-    Raises UsageError when torch is missing or sees no such GPU. Takes about a minute and needs
-    two gigabytes of its memory.
+    Raises UsageError when torch is missing or sees no such GPU. Takes about a minute and two
+    gigabytes of its memory.
     """
     torch = usable_torch(device)
     with torch.cuda.device(device):
@@ -80,7 +81,8 @@ def measure(device: int = 0, say: Callable[[str], None] = lambda _: None) -> Dev
 
 
 def usable_torch(device: int) -> Any:
-    """Returns torch once it is known to see a GPU of that number; raises UsageError else."""
+    """Returns torch after checking that it sees a GPU of that number; raises UsageError
+    otherwise."""
     try:
         torch = real_torch()
     except ImportError as error:
@@ -102,7 +104,8 @@ def usable_torch(device: int) -> Any:
 
 
 def _timed(torch: Any, body: Body) -> Spread:
-    """The device's time per call in ns, over repeats of as many calls as the clock needs."""
+    """The device's time per call in ns, repeated; each repeat has enough calls for the clock's
+    resolution."""
     for _ in range(3):
         body()
     torch.cuda.synchronize()
@@ -224,7 +227,7 @@ def _fusion(torch: Any, capability: tuple[int, int]) -> Iterator[tuple[str, Spre
 
 
 def _compiled(torch: Any, chain: Callable[..., Any], inputs: tuple[Any, ...]) -> Spread | None:
-    """The time of the chain as one compiled kernel, None where nothing can compile it here."""
+    """The time of the chain as one compiled kernel, None where this machine cannot compile it."""
     try:
         fused = torch.compile(chain)
         return _timed(torch, partial(fused, *inputs))

@@ -10,7 +10,7 @@ from typing import Any
 
 from nsysdoctor.torch.marks import attached, nvtx_taken, open_range, profiler_runs, real_torch
 
-# Parameters of modules that a reader needs to tell the work from the shapes.
+# Parameters of modules that are needed, beside the shapes, to compute the work.
 _SETTINGS = (
     "in_features", "out_features", "kernel_size", "stride", "padding", "dilation", "groups",
     "transposed", "output_padding", "normalized_shape", "num_embeddings", "embedding_dim",
@@ -22,7 +22,8 @@ _UNFIT = re.compile(r"[\s\"\\]")
 
 
 class _Opened(threading.local):
-    """The ranges of this thread, outermost first: whose each is, and what closes it."""
+    """The open ranges of this thread, outermost first: the module each belongs to, and the function
+    that closes it."""
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, Callable[[], object]]] = []
@@ -67,9 +68,9 @@ class Shapes:
 def shapes(model: Any, *, always: bool = False) -> Shapes:
     """Marks every call of a module of `model` with its path, class, input shapes and types.
 
-    Under nsys PyTorch marks the operators inside too (`emit_nvtx(record_shapes=True)`), in the
-    backward pass as well, on the thread that calls this. When nobody records nothing is done to
-    the model; `always` marks it all the same, for a profiler that is started later.
+    Under nsys, PyTorch also marks the operators inside (`emit_nvtx(record_shapes=True)`), in the
+    backward pass as well, on the thread that calls this function. The model stays unchanged when
+    nothing records, unless `always` is set, for a profiler that starts later.
     """
     if not always and not attached():
         return Shapes([])
@@ -113,7 +114,8 @@ def _hooked(name: str, module: Any) -> Iterable[Any]:
 
 
 def _close(owner: int) -> None:
-    """Closes the innermost range of a module, and those inside that an exception left open."""
+    """Closes the innermost range of a module, and any ranges inside it that an exception left
+    open."""
     ranges = _OPENED.ranges
     if not any(own == owner for own, _ in ranges):
         return

@@ -1,6 +1,6 @@
-"""One export, opened read-only, and every table made from it, each computed once.
+"""One export, opened read-only, and every table made from it; each is computed once.
 
-Holds the `@table` mark, what was asked for (window, device) and which rank it is.
+Holds the `@table` mark, the request (window, device) and the trace's rank.
 """
 
 from __future__ import annotations

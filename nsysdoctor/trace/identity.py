@@ -1,4 +1,4 @@
-"""Which rank and host a trace comes from, as its own records say; never from a file name."""
+"""Which rank and host a trace comes from, by its own records; the file name is never used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nsysdoctor.ingest.reader import Export
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 _MPI_RANK = re.compile(r"MPI Rank (\d+)$")
-# Of the captured environment only these numbers are read, and nothing else of it is kept.
+# Only these numbers are read from the captured environment; nothing else of it is kept.
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 _THREAD_NAME = 39
 

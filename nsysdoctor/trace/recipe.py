@@ -16,8 +16,8 @@ _MARK = "_nsysdoctor_table"
 def table(function: Made) -> Made:
     """Returns the function, marked as a table of its own name.
 
-    Positional parameters name the tables it needs; one with a default None is optional and gets
-    None when the trace cannot give it. Keyword-only parameters are a rule's `params`.
+    Positional parameters name the tables it needs. One with a default of None is optional: it is
+    None when the trace cannot give that table. Keyword-only parameters are a rule's `params`.
     """
     setattr(function, _MARK, True)
     return function
@@ -25,7 +25,7 @@ def table(function: Made) -> Made:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a table is made: the function, the tables it needs, those it can do without."""
+    """How a table is made: the function, the tables it needs, and which of these are optional."""
 
     name: str
     function: Callable[..., Any]
@@ -35,7 +35,7 @@ class Recipe:
 
 
 def recipe(function: Callable[..., Any]) -> Recipe:
-    """Returns the recipe that a function's signature spells out."""
+    """Returns the recipe that a function's signature describes."""
     parameters = inspect.signature(function).parameters.values()
     inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
     return Recipe(

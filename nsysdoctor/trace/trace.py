@@ -45,7 +45,7 @@ def table_recipes() -> Mapping[str, Recipe]:
 
 
 class Trace:
-    """One export and its tables; owns the cache, dies with it."""
+    """One export and its tables. It owns their cache, which is freed with it."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Trace:
         view: View | None = None,
         outline: bool = False,
     ) -> None:
-        """Reads what `view` shows, by default what the request's window needs; an outline holds
-        the few columns that steps are told by."""
+        """Reads what `view` covers, by default what the request's window needs. With `outline` it
+        reads only the columns from which steps are found."""
         self.export = export
         self.request = request or Request()
         self._given, self._is_outline = view, outline
@@ -85,7 +85,7 @@ class Trace:
             try:
                 self._tables[name] = self._make(name)
             except MissingTableError as error:
-                # A fresh error: the raised one holds the frames, and all they read, alive.
+                # The raised error itself would keep its stack frames, and their data, alive.
                 self._missing[name] = MissingTableError(error.message, error.hint)
                 raise
         return self._tables[name]
@@ -106,8 +106,9 @@ class Trace:
                 del self._tables[name]
 
     def expect(self, uses: Iterable[str]) -> None:
-        """Tells which tables will be asked for, once per use; a table that all its uses and all
-        tables made from it have had is forgotten. One asked for later is made again."""
+        """Announces the tables that will be used, one entry per use. A table is freed after its
+        last use, including uses by the tables made from it. If it is used again later, it is made
+        again."""
         waiting = list(uses)
         while waiting:
             name = waiting.pop()
@@ -117,7 +118,7 @@ class Trace:
                 waiting.extend(table_recipes()[name].needs)
 
     def release(self, names: Iterable[str]) -> None:
-        """Counts one use of each table as had, or as never to be had."""
+        """Counts one announced use of each table as finished, whether or not it took place."""
         for name in names:
             self._uses[name] -= 1
             if self._uses[name] == 0:
@@ -125,14 +126,14 @@ class Trace:
                 self._settle(name)
 
     def _settle(self, name: str) -> None:
-        """Counts the tables that one is made from as had: it was made, or nobody will ask for
-        it any more. Only once, since they were counted once."""
+        """Releases the tables that one is made from, when it was made or will not be used any more.
+        This happens once per table, as their uses were announced once."""
         if name in self._owed:
             self._owed.remove(name)
             self.release(table_recipes()[name].needs)
 
     def run(self, made: Recipe, params: Mapping[str, object] | None = None) -> Any:
-        """Returns what a recipe makes of this trace's tables, uncached."""
+        """Returns the result of a recipe on this trace's tables, without caching it."""
         inputs = [
             self.optional(name) if name in made.optional else self.table(name)
             for name in made.needs
@@ -148,8 +149,8 @@ class Trace:
         ]
 
     def row_counts(self) -> dict[str, int]:
-        """Returns how many rows the main tables of the export hold; `sample` counts what was seen
-        of threads on CPUs, `sched` their changes between CPUs."""
+        """Returns how many rows the main tables of the export hold. `sample` counts samples of
+        running threads, `sched` their scheduling events."""
         counts = {}
         for name in ("kernel", "memcpy", "memset", "graph", "api", "nvtx", "osrt"):
             counts[name] = self._counted.get(name, -1)
@@ -182,7 +183,8 @@ class Trace:
 
     @cached_property
     def _view(self) -> View:
-        """What to read: all, but for a window that is told by its times."""
+        """What to read: everything, or for a given window (START:END) what its results depend
+        on."""
         if self._given is not None:
             return self._given
         if not isinstance(self.request.window, tuple):
@@ -191,7 +193,7 @@ class Trace:
 
     @cached_property
     def _steps(self) -> dict[str, Any]:
-        """The tables about steps, from an outline of what surrounds the window."""
+        """The tables about steps, made from an outline of the window's surroundings."""
         wider = surroundings(self.export, self._view)
         outline = Trace(self.export, self.request, view=wider, outline=True)
         outline.expect((*_ABOUT_STEPS, "threads", "processes"))
@@ -205,7 +207,7 @@ class Trace:
 
     def _require_made(self, source: Source) -> None:
         """Raises MissingTableError without a hint where all calls were recorded and none of them
-        makes what the source holds: then nothing would be gained by recording it."""
+        makes what the source holds: recording the source would then add nothing."""
         pattern, what = _MADE_BY.get(source.name, ("", ""))
         whole = not isinstance(self.request.window, tuple) and not self._is_outline
         calls = self.optional("api_names") if pattern and whole else None
@@ -216,16 +218,16 @@ class Trace:
         cut = self._view.cut
         if cut is None and self.export.table_of(source) is None:
             self._require_made(source)
-        asked = outlined(source) if self._is_outline else source
-        if asked is None:
+        wanted = outlined(source) if self._is_outline else source
+        if wanted is None:
             raise MissingTableError(f"steps are told without {source.name} rows", "")
-        rows = self.export.read(asked, cut)
+        rows = self.export.read(wanted, cut)
         self._dropped[source.name] = rows.dropped
         if cut is None and source.where is None:
             self._counted[source.name] = rows.total
         if not len(rows.frame) and (cut is None or not self.export.holds(source)):
             self._require_made(source)
-            # Exports with all tables hold empty ones for what was not recorded.
+            # Some exports hold an empty table for everything that was not recorded.
             raise MissingTableError(
                 f"the trace holds no usable rows in {self.export.table_of(source)}",
                 self.export.recorder.hint(source),

@@ -1,4 +1,4 @@
-"""Which part of a trace is asked for."""
+"""The part of a trace that an analysis is about."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TIME = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|)\s*$")
 
 @dataclass(frozen=True)
 class Request:
-    """The window and device an analysis is about; tables take it by the name `request`.
+    """The window and device of an analysis; tables get it by the name `request`.
 
     `auto` prices savings on the steady steps where there are some, and accounts for the whole
-    capture; a pair is a window in ns on the export's clock. `profile` holds what a GPU was
-    measured to do; it counts for the devices of that model.
+    capture. A pair is a given window, START:END, in ns on the export's clock. `profile` is the
+    measured profile of a GPU; it applies to devices of that model.
     """
 
     window: Literal["auto", "all", "steady"] | tuple[int, int] = "auto"
@@ -38,10 +38,11 @@ class Request:
     profile: DeviceProfile | None = field(default=None, hash=False)
 
     def in_given_window(self, rows: pd.DataFrame) -> np.ndarray | None:
-        """Returns which calls or operations (start_ns, end_ns) a report is about: those that run
-        in a window told by its times; None without one, for all.
+        """Returns which calls or operations (start_ns, end_ns) run in the given window; None where
+        no window was given and all count.
 
-        What is usual is learned from them, so that it does not depend on what else was read.
+        Usual durations are learned from these alone, so that they do not depend on how much was
+        read around the window.
         """
         if not isinstance(self.window, tuple):
             return None
@@ -50,8 +51,8 @@ class Request:
         return running
 
     def within_read_time(self, length_ns: Ints, end_ns: Ints) -> Ints:
-        """Returns how long stretches up to some times are without what lies before the time
-        around a window told by its times."""
+        """Returns the lengths of stretches that end at some times, without the part before the
+        margin around a given window, which was not read."""
         if not isinstance(self.window, tuple):
             return length_ns
         low, _ = widened(*self.window)
@@ -61,7 +62,7 @@ class Request:
 def holds(
     bounds_ns: tuple[int, int], start_ns: Ints, end_ns: Ints, called_ns: Ints
 ) -> npt.NDArray[np.bool_]:
-    """Returns which operations run in a stretch of time or were called in it."""
+    """Returns which operations run in a stretch of time, or were called in it."""
     low, high = bounds_ns
     running = (end_ns > low) & (start_ns < high)
     return np.asarray(running | ((called_ns >= low) & (called_ns < high)))

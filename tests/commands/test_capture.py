@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysdoctor.commands.nsys_command import CURRENT, Nsys, Wish, profile_line
+from nsysdoctor.commands.nsys_command import CURRENT, Extras, Nsys, profile_line
 from nsysdoctor.errors import UsageError
 from sample_traces import record, write
 
@@ -25,39 +25,39 @@ def nsys(*options: str) -> Nsys:
 
 
 @pytest.mark.parametrize(
-    ("installed", "wish", "middle"),
+    ("installed", "extras", "middle"),
     [
-        (CURRENT, Wish(), ["--sample=none", "--cpuctxsw=none"]),
-        (nsys("--sample"), Wish(), ["--sample=none"]),
-        (nsys(), Wish(), []),
-        (nsys("--cuda-graph-trace"), Wish(graph_nodes=True), ["--cuda-graph-trace=node"]),
-        (nsys("--pytorch"), Wish(shapes=True), ["--pytorch=autograd-shapes-nvtx"]),
+        (CURRENT, Extras(), ["--sample=none", "--cpuctxsw=none"]),
+        (nsys("--sample"), Extras(), ["--sample=none"]),
+        (nsys(), Extras(), []),
+        (nsys("--cuda-graph-trace"), Extras(graph_nodes=True), ["--cuda-graph-trace=node"]),
+        (nsys("--pytorch"), Extras(shapes=True), ["--pytorch=autograd-shapes-nvtx"]),
         (
-            nsys("--capture-range", "--capture-range-end"), Wish(range_only=True),
+            nsys("--capture-range", "--capture-range-end"), Extras(range_only=True),
             ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"],
         ),
         # before 2021.4
         (
-            nsys("--capture-range", "--stop-on-range-end"), Wish(range_only=True),
+            nsys("--capture-range", "--stop-on-range-end"), Extras(range_only=True),
             ["--capture-range=cudaProfilerApi", "--stop-on-range-end=true", "--kill=none"],
         ),
     ],
 )  # fmt: skip
-def test_line(installed: Nsys, wish: Wish, middle: list[str]) -> None:
-    assert profile_line(installed, wish, Path("run"), COMMAND) == ["nsys", *BASE, *middle, *END]
+def test_line(installed: Nsys, extras: Extras, middle: list[str]) -> None:
+    assert profile_line(installed, extras, Path("run"), COMMAND) == ["nsys", *BASE, *middle, *END]
 
 
 @pytest.mark.parametrize(
-    ("wish", "option", "instead"),
+    ("extras", "option", "instead"),
     [
-        (Wish(shapes=True), "--pytorch", "nsysdoctor.torch.shapes"),
-        (Wish(graph_nodes=True), "--cuda-graph-trace", "newer nsys"),
-        (Wish(range_only=True), "--capture-range", "newer nsys"),
+        (Extras(shapes=True), "--pytorch", "nsysdoctor.torch.shapes"),
+        (Extras(graph_nodes=True), "--cuda-graph-trace", "newer nsys"),
+        (Extras(range_only=True), "--capture-range", "newer nsys"),
     ],
 )
-def test_an_nsys_too_old_for_a_wish_is_named(wish: Wish, option: str, instead: str) -> None:
+def test_an_nsys_too_old_for_a_wish_is_named(extras: Extras, option: str, instead: str) -> None:
     with pytest.raises(UsageError) as caught:
-        profile_line(nsys(), wish, Path("run"), COMMAND)
+        profile_line(nsys(), extras, Path("run"), COMMAND)
     assert caught.value.message == f"nsys 2022.1.3 has no {option}"
     assert instead in caught.value.hint
 

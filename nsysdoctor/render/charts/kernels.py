@@ -125,7 +125,7 @@ def bandwidth_chart(report: Report) -> Chart | None:
 
 
 def _peak(row: KernelRow) -> float | None:
-    """The peak behind a row, to three digits: rows of one device agree on it."""
+    """The peak behind a row, rounded to three digits so that all rows of one device agree."""
     if not row.peak_ratio or not row.rate_bytes_per_s:
         return None
     return float(f"{row.rate_bytes_per_s / row.peak_ratio:.2e}")

@@ -23,7 +23,8 @@ class Chart:
 
 
 def label(text: str, width: int = 90) -> str:
-    """Returns text as a Plotly label that shows it literally: Plotly reads a little HTML."""
+    """Returns text as a Plotly label that shows it literally, although Plotly interprets some
+    HTML."""
     return escape(words.middle(" ".join(text.split()), width), quote=False)
 
 

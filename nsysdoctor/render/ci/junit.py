@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def verdict_junit(verdict: Verdict) -> str:
     """Returns JUnit XML with one test case per comparison, metric and finding.
 
-    What failed is a failure, what could not be judged at error level an error; warnings pass and
-    stand in the case's output.
+    A failed limit is a failure; one at error level that could not be judged is an error. Warnings
+    pass and are written to the case's output.
     """
     cases = [_mismatch_case(mismatch) for mismatch in verdict.mismatches]
     cases += [_line_case(line) for line in verdict.lines]

@@ -43,7 +43,7 @@ class ArtifactLocation:
 
 @dataclass(frozen=True)
 class Region:
-    """A place in a file; a trace has no lines, and viewers ask for one."""
+    """A place in a file. A trace has no lines, but viewers require one."""
 
     start_line: int = 1
 
@@ -149,7 +149,7 @@ def _locations(path: str) -> list[Location]:
 
 
 def _fingerprint(*parts: object) -> dict[str, str]:
-    """Stable over reruns: addresses and numbers in the subject do not count."""
+    """An identity that is stable over reruns: addresses and numbers in the subject are ignored."""
     text = "\0".join(folded_name(str(part)) for part in parts)
     return {"subject/v1": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]}
 

@@ -1,4 +1,4 @@
 """Verdicts, baselines, diffs and trends for people.
 
-The sentences they share stand in `words`.
+The sentences that they share are in `words`.
 """

@@ -98,7 +98,7 @@ def _figure(found: Sequence[Trend]) -> Any:
 
 
 def _moves(trend: Trend) -> bool:
-    """A metric that is 0 in every run shows nothing."""
+    """Whether a metric is nonzero in some run; otherwise its chart would show nothing."""
     return any(row.value for row in trend.rows)
 
 

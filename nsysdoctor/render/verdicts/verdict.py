@@ -40,9 +40,9 @@ def _terminal(verdict: Verdict, width: int, verbose: bool) -> Iterator[Text]:
     yield paragraph(words.basis_text(verdict), width, style="bright_black")
     for mismatch in verdict.mismatches:
         yield from _mismatch(mismatch, width)
-    told: set[str] = set()
+    printed: set[str] = set()
     for line in verdict.lines if verbose else words.shown_lines(verdict):
-        yield from _line(line, width, told, verbose)
+        yield from _line(line, width, printed, verbose)
     for finding in verdict.findings if verbose else words.news(verdict):
         yield _finding(finding, width)
     for text in verdict.obsolete:
@@ -73,13 +73,13 @@ def _mismatch(mismatch: Mismatch, width: int) -> Iterator[Text]:
     yield paragraph(f"next: {mismatch.next}", width, INDENT, INDENT, "bright_black")
 
 
-def _line(line: Line, width: int, told: set[str], verbose: bool) -> Iterator[Text]:
-    """A line and its details; a reason that stands above is not said again."""
+def _line(line: Line, width: int, printed: set[str], verbose: bool) -> Iterator[Text]:
+    """A line and its details; a reason that was already printed is not repeated."""
     head = f"{words.STATES[line.state]:<7}"
     yield paragraph(words.sentence(line), width, head, INDENT, head_style=STYLES[line.state])
     for text in _details(line, verbose):
-        if text and text not in told:
-            told.add(text)
+        if text and text not in printed:
+            printed.add(text)
             yield paragraph(text, width, INDENT, INDENT, "bright_black")
 
 
@@ -99,9 +99,9 @@ def _finding(line: FindingLine, width: int) -> Text:
 
 
 def verdict_markdown(verdict: Verdict) -> str:
-    """Returns a short Markdown text for a pull request, the rest folded away.
+    """Returns a short Markdown text for a pull request, with the rest folded away.
 
-    Names are data: whatever they hold is shown, never read as Markdown or HTML.
+    Names are data: they are shown literally, never interpreted as Markdown or HTML.
     """
     lines = [f"### nsysdoctor gate: {literal(words.headline(verdict))}", ""]
     lines += [f"{literal(words.basis_text(verdict))}. {literal(words.summary(verdict))}.", ""]

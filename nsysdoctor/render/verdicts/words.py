@@ -31,7 +31,7 @@ def value_text(unit: Unit, value: float | None) -> str:
 
 
 def place_text(line: Line | FindingLine) -> str:
-    """Returns where a line belongs: the GPU; nothing when it is about the whole run."""
+    """Returns the GPU that a line is about; empty when it is about the whole run."""
     rank = f"trace {line.trace}, " if line.trace else ""
     if line.device is None:
         return rank.removesuffix(", ")
@@ -50,7 +50,7 @@ def expected_text(line: Line) -> str:
 
 
 def found_text(line: Line) -> str:
-    """Returns what was found, per step where it is."""
+    """Returns the value found, with `per step` where it is one."""
     text = value_text(line.unit, line.found)
     per_step = line.per_step and line.unit != "ratio" and line.metric != "step_ns"
     return f"{text} per step" if per_step and line.found is not None else text
@@ -68,7 +68,7 @@ def subject(line: Line) -> str:
 
 
 def values_text(line: Line) -> str:
-    """Returns the values of all runs, nothing where there is only one a side."""
+    """Returns the values of all runs; empty where each side has only one."""
     parts = []
     if len(line.values) > 1:
         parts.append(f"runs: {_list(line.unit, line.values)}")
@@ -102,7 +102,8 @@ def finding_text(line: FindingLine) -> str:
 
 
 def shown_lines(verdict: Verdict) -> list[Line]:
-    """Returns the lines worth reading: what failed or changed, and what could have failed."""
+    """Returns the lines worth showing: those that failed or changed, and those at error level that
+    could not be judged."""
     return [line for line in verdict.lines if _is_news(line)]
 
 
@@ -113,7 +114,7 @@ def _is_news(line: Line) -> bool:
 
 
 def news(verdict: Verdict) -> list[FindingLine]:
-    """Returns the findings that say something new: all but the known ones."""
+    """Returns the findings that are new information: all but the known ones."""
     return [line for line in verdict.findings if line.state != "known"]
 
 
@@ -143,7 +144,7 @@ def _first_reason(verdict: Verdict) -> str:
 
 
 def basis_text(verdict: Verdict) -> str:
-    """Returns how many runs were held against what."""
+    """Returns how many runs were compared with what."""
     runs = _counted(verdict.runs, "run")
     if verdict.baseline_runs is None:
         return f"{runs} against absolute limits"
@@ -151,7 +152,7 @@ def basis_text(verdict: Verdict) -> str:
 
 
 def summary(verdict: Verdict) -> str:
-    """Returns how many lines ended how, and how many findings are in which state."""
+    """Returns how many lines have each result, and how many findings are in each state."""
     lines: Counter[str] = Counter(line.state for line in verdict.lines)
     names = {
         "failed": "failed",

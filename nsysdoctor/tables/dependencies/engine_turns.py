@@ -1,4 +1,4 @@
-"""What takes turns on a device: copies of one direction, kernels that fill it."""
+"""Operations that take turns on a device: copies of one direction, kernels that fill it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SM_COUNT = 100
 
 
 class EngineTurns(NamedTuple):
-    """Per operation the one before it on the same resource, -1 for none.
+    """For each operation the previous one on the same resource, -1 for none.
 
     `engine`: the previous copy of its direction on the device. `device`: for a kernel that fills
-    its device the previous such kernel, where that one belongs to another stream and had ended.
+    its device the previous such kernel, if that one ran on another stream and had ended.
     """
 
     engine: Numbers
@@ -39,7 +39,7 @@ def engine_turns(
     """Returns what each operation has to wait for because a resource serves one at a time.
 
     A copy engine serves one copy of its direction. A kernel with at least one block for every
-    multiprocessor leaves no room that another such kernel would gain from.
+    multiprocessor leaves no room in which another such kernel could run faster.
     """
     copy = np.flatnonzero(ops["kind"].to_numpy() == COPY)
     direction = op_names["key"].to_numpy()[ops["name"].to_numpy()[copy]] >> 16

@@ -1,4 +1,4 @@
-"""What each operation is linked to: its call, its stream predecessor, shared resources."""
+"""Per operation: its call, its stream predecessor and its predecessors on shared resources."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def links(
     launches: pd.DataFrame,
     engine_turns: EngineTurns,
 ) -> Links:
-    """Returns what each operation is linked to by submission, stream and shared resources.
+    """Returns each operation's call and its predecessors on its stream and on shared resources.
 
-    `before` is the previous operation of its stream. Predecessors are those of `ops_near`.
+    `before` is the previous operation of its stream. Predecessors are operations of `ops_near`.
     """
     call = np.full(len(ops), -1, dtype=np.int32)
     row = np.arange(len(api), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Which threads of a host hand work to each other."""
+"""Which host threads hand work over to each other."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ _BURST_CALLS, _BACK_AND_FORTH = 5, 3
 def whole_thread_handoffs(api: pd.DataFrame) -> Codes:
     """Returns a chain code for each row of `api`: calls of one chain follow one another.
 
-    A thread is a chain of its own, but threads of one process that take turns in bursts and
-    never overlap hand work to each other, as the backward pass of a framework does; they are
-    one chain.
+    A thread is a chain of its own. But threads of one process that alternate in bursts and never
+    overlap hand work to each other, as frameworks do for the backward pass; these form one chain.
     """
     return _chained(api, api["top"].to_numpy())
 
 
 @table
 def thread_handoffs(api: pd.DataFrame, whole_thread_handoffs: Codes, request: Request) -> Codes:
-    """Returns `whole_thread_handoffs`; with a window given by its times, the chains by the
-    calls in it and around it."""
+    """Returns `whole_thread_handoffs`; for a given window (START:END), the chains found from the
+    calls in it and around it alone."""
     if not isinstance(request.window, tuple):
         return whole_thread_handoffs
     low, high = widened(*request.window)
@@ -36,15 +35,15 @@ def thread_handoffs(api: pd.DataFrame, whole_thread_handoffs: Codes, request: Re
     return _chained(api, near & api["top"].to_numpy())
 
 
-def _chained(api: pd.DataFrame, told: np.ndarray) -> Codes:
-    """The chain of each call by the calls that are told of."""
+def _chained(api: pd.DataFrame, counted: np.ndarray) -> Codes:
+    """The chain of each call, found from the calls that `counted` selects."""
     thread, process, start, end = (
         api[c].to_numpy() for c in ("thread", "process", "start_ns", "end_ns")
     )
     chain = np.array(thread, dtype=np.int32)
     chains: dict[int, dict[int, Spans]] = {}
     for code, rows in runs(thread):
-        outer = told[rows]
+        outer = counted[rows]
         calls = Spans(start[rows][outer], end[rows][outer])
         known = chains.setdefault(int(process[rows.start]), {})
         owner = next((code for code, those in known.items() if _take_turns(those, calls)), None)

@@ -1,4 +1,4 @@
-"""Who waits for whom: calls for operations, operations for events, threads for each other."""
+"""Which calls wait for which operations, and which operations wait for events."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class Waiting(NamedTuple):
-    """Pairs (call, op): the call ends after the operation, `lag_ns` typical.
+    """Pairs (call, op): the call ends after the operation, usually `lag_ns` later.
 
-    `blocks` (per row of `api`) tells calls that wait, `own_ns` what they cost apart from that.
-    `event_waiter` starts after `event_op` by a recorded event.
+    Per row of `api`, `blocks` marks the calls that wait, and `own_ns` is what they cost apart from
+    that. `event_waiter` starts after `event_op` because of a recorded event.
     """
 
     call: Ints
@@ -59,9 +59,9 @@ def waiting(
 ) -> Waiting:
     """Returns which calls wait for which operations, and which operations for which.
 
-    Synchronising calls wait for what was submitted to their stream, device or event before;
-    copies that end inside their call are waited for by it; other calls that take much longer
-    than usual and end right after an operation waited for that one. What is waited for is of
+    Synchronising calls wait for what was submitted to their stream, device or event before. A call
+    waits for its own copy if that ends inside it. Any other call that takes much longer than usual
+    and ends right after an operation waited for that operation. The awaited operations are those of
     `ops_near`.
     """
     queues = _Queues(ops, submissions)
@@ -95,8 +95,8 @@ def _own(api: pd.DataFrame) -> npt.NDArray[np.int32]:
 def _own_copies(
     ops: pd.DataFrame, api: pd.DataFrame, launches: pd.DataFrame, pageable_calls: Ints
 ) -> tuple[Ints, Ints]:
-    """Copies and sets that their own call waits for: they end before it returns, and it is no
-    call that only queues. A tiny pinned copy may be done before its call is, by chance."""
+    """Copies and sets for which their own call waits: they end before it returns, and the call is
+    not one that only queues. A tiny pinned copy may end before its call by chance."""
     verb, start, end = (api[c].to_numpy() for c in ("verb", "start_ns", "end_ns"))
     waits = np.isin(verb, [Verb.COPY_ASYNC, Verb.SET_ASYNC]) & (end - start > _LAG_NS)
     waits |= np.isin(verb, [Verb.COPY, Verb.SET])
@@ -118,24 +118,25 @@ class _Queues:
         lane = ops["lane"].to_numpy()
         first = first_rows(lane)
         self._lanes = pd.DataFrame({name: ops[name].to_numpy()[first] for name in _STREAM})
-        mine = narrowed(lane[self._op])
-        self._order = np.argsort(mine, kind="stable")
-        count = np.bincount(mine, minlength=len(self._lanes))
+        op_lane = narrowed(lane[self._op])
+        self._order = np.argsort(op_lane, kind="stable")
+        count = np.bincount(op_lane, minlength=len(self._lanes))
         self._opens = np.append(0, np.cumsum(count))
 
     def at(self, place: dict[str, int]) -> tuple[Ints, Ints]:
-        """Returns (called_ns, op) of what was submitted to the stream or context."""
+        """Returns (called_ns, op) of the operations submitted to a stream or context."""
         lanes = self._lanes
-        mine = np.logical_and.reduce([lanes[name] == value for name, value in place.items()])
+        matching = np.logical_and.reduce([lanes[name] == value for name, value in place.items()])
         rows = [
-            self._order[self._opens[lane] : self._opens[lane + 1]] for lane in np.flatnonzero(mine)
+            self._order[self._opens[lane] : self._opens[lane + 1]]
+            for lane in np.flatnonzero(matching)
         ]
         every = np.sort(np.concatenate([_NONE, *rows]), kind="stable")
         return self._called[every], self._op[every]
 
     def last_before(self, place: dict[str, int], at: Ints) -> Ints:
-        """Returns of the operations submitted to the place before each time the one that ends
-        last, -1 for none."""
+        """Returns for each time, of the operations submitted to a stream or context before it, the
+        one that ends last; -1 for none."""
         called, op = self.at(place)
         end = self._end[op]
         reach = np.maximum.accumulate(end)
@@ -147,14 +148,14 @@ class _Queues:
 
 
 def _calls_of(api: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
-    """The calls that records may have come from: process, correlation, api, called_ns; of those
-    that share an id the first."""
-    mine = np.flatnonzero(np.isin(api["correlation"], records["correlation"]))
+    """The calls that may have made some records: process, correlation, api, called_ns. Of calls
+    that share an id only the first counts."""
+    rows = np.flatnonzero(np.isin(api["correlation"], records["correlation"]))
     process, correlation, called = (
-        api[c].to_numpy()[mine] for c in ("process", "correlation", "start_ns")
+        api[c].to_numpy()[rows] for c in ("process", "correlation", "start_ns")
     )
     calls = pd.DataFrame(
-        {"process": process, "correlation": correlation, "api": mine, "called_ns": called}
+        {"process": process, "correlation": correlation, "api": rows, "called_ns": called}
     )
     return calls.drop_duplicates(["process", "correlation"])
 
@@ -194,8 +195,8 @@ def _recorded_syncs(
 def event_records(
     event_rows: pd.DataFrame, api: pd.DataFrame, processes: pd.DataFrame, request: Request
 ) -> pd.DataFrame:
-    """Returns the records of events by time: process, context, stream, event, recorded_ns (start
-    of the call); with a window told by its times those from the time around it on."""
+    """Returns the records of events by time: process, context, stream, event, recorded_ns (start of
+    the call). For a given window (START:END), only those from the margin before it on."""
     made = event_rows.assign(process=process_code(processes, event_rows["global_pid"]))
     calls = _calls_of(api, event_rows).rename(columns={"called_ns": "recorded_ns"})
     made = made.merge(calls, "inner", ["process", "correlation"])
@@ -206,13 +207,13 @@ def event_records(
 
 
 def _recorded_ops(queues: _Queues, waits: pd.DataFrame, event_records: pd.DataFrame) -> Ints:
-    """For each wait the last operation that its event covers, -1 where unknown.
+    """The last operation covered by the event of each wait, -1 where unknown.
 
-    Handles of events are used again, so the latest record of the event before the wait counts.
+    Handles of events are reused, so the latest record of the event before the wait counts.
     """
-    asked = waits.reset_index(names="wait").sort_values(["called_ns", "wait"], kind="stable")
+    ordered = waits.reset_index(names="wait").sort_values(["called_ns", "wait"], kind="stable")
     joined = pd.merge_asof(
-        asked[["wait", "called_ns", "process", "event"]],
+        ordered[["wait", "called_ns", "process", "event"]],
         event_records,
         left_on="called_ns", right_on="recorded_ns", by=["process", "event"],
     )  # fmt: skip
@@ -254,46 +255,46 @@ def _observed(
     start, end, process = (api[c].to_numpy()[rows] for c in ("start_ns", "end_ns", "process"))
     call, op = [_NONE], [_NONE]
     for code in np.unique(process):
-        mine = np.flatnonzero(ops["process"].to_numpy() == code)
-        if not len(mine):
+        own = np.flatnonzero(ops["process"].to_numpy() == code)
+        if not len(own):
             continue
-        ends = ops["end_ns"].to_numpy()[mine]
+        ends = ops["end_ns"].to_numpy()[own]
         order = time_order(ends)
         here = np.flatnonzero(process == code)
         index = np.searchsorted(ends[order], end[here], side="right") - 1
         last = ends[order[np.maximum(index, 0)]]
         near = (index >= 0) & (last > start[here]) & (end[here] - last <= _LAG_NS)
         call.append(rows[here[near]])
-        op.append(mine[order[index[near]]])
+        op.append(own[order[index[near]]])
     return np.concatenate(call), np.concatenate(op)
 
 
 def _unusual(api: pd.DataFrame, rows: Ints, request: Request) -> Ints:
-    """Those of the calls that take long for their kind, and all long ones that synchronise."""
+    """Those of the calls that take long for their kind, and all long calls that synchronise."""
     length = (api["end_ns"] - api["start_ns"]).to_numpy()
     rows = rows[length[rows] > _LAG_NS]
-    name, mine = api["name"].to_numpy(), length[rows]
+    name, took = api["name"].to_numpy(), length[rows]
     unusual = np.isin(api["verb"].to_numpy()[rows], [int(v) for v in SYNCS])
-    shown = request.in_given_window(api)
+    given = request.in_given_window(api)
     for code in np.unique(name[rows]):
-        told = length[name == code if shown is None else (name == code) & shown]
-        usual = np.percentile(told, 25) if len(told) else np.inf
-        unusual |= (name[rows] == code) & (mine > 3 * usual + _LAG_NS)
+        sample = length[name == code if given is None else (name == code) & given]
+        usual = np.percentile(sample, 25) if len(sample) else np.inf
+        unusual |= (name[rows] == code) & (took > 3 * usual + _LAG_NS)
     return rows[unusual]
 
 
 def _may_wait(
     ops: pd.DataFrame, api: pd.DataFrame, submissions: pd.DataFrame, rows: Ints
 ) -> np.ndarray:
-    """Which calls may have waited for an operation: a call that only queues does where many
-    operations of its process are submitted and have not ended when it starts."""
+    """Which calls may have waited for an operation. A call that only queues may do so if, when it
+    starts, many submitted operations of its process have not ended."""
     waits = ~np.isin(api["verb"].to_numpy()[rows], _QUEUEING)
     process, at = api["process"].to_numpy()[rows], api["start_ns"].to_numpy()[rows]
     owner, called = submissions["process"].to_numpy(), submissions["called_ns"].to_numpy()
     for code in np.unique(process[~waits]):
-        mine = np.flatnonzero(owner == code)
-        ended = np.sort(ops["end_ns"].to_numpy()[submissions["op"].to_numpy()[mine]], kind="stable")
+        own = np.flatnonzero(owner == code)
+        ended = np.sort(ops["end_ns"].to_numpy()[submissions["op"].to_numpy()[own]], kind="stable")
         here = np.flatnonzero((process == code) & ~waits)
-        before = np.searchsorted(called[mine], at[here]) - np.searchsorted(ended, at[here])
+        before = np.searchsorted(called[own], at[here]) - np.searchsorted(ended, at[here])
         waits[here] = before >= _QUEUE_DEPTH
     return waits

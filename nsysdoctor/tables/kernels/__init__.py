@@ -1,4 +1,4 @@
 """Every kernel with its work and the roof that binds it, and the patterns that kernels form.
 
-Patterns are chains, attention, optimizer steps and repeated launches.
+These patterns are chains, attention, optimizer steps and repeated launches.
 """

@@ -25,7 +25,7 @@ _HALF_EFFICIENCY = 0.6
 
 @table
 def softmaxes(names: pd.DataFrame) -> np.ndarray:
-    """Returns per name whether it is a softmax of an attention or its gradient."""
+    """Returns for each name whether it is a softmax of an attention, or the gradient of one."""
     rows = zip(names["full"], names["category"], names["fused"], strict=True)
     return np.array(
         [c == "softmax" and not fused and not is_log_softmax(full) for full, c, fused in rows],
@@ -37,7 +37,7 @@ def softmaxes(names: pd.DataFrame) -> np.ndarray:
 def attention_kernels(
     stream_order: pd.DataFrame,
     kernels: Kernels,
-    kernels_shown: np.ndarray | slice,
+    reference_kernels: np.ndarray | slice,
     operations: np.ndarray,
     softmaxes: np.ndarray,
     peaks: dict[int, DevicePeaks],
@@ -53,9 +53,9 @@ def attention_kernels(
     stream with only memory-bound kernels in between. Its gradient holds the gradient of a
     softmax, or kernels that write as much as the scores between products of the same batch.
     """
-    rows = _Rows(stream_order, kernels, kernels_shown, operations, softmaxes)
+    rows = _Rows(stream_order, kernels, reference_kernels, operations, softmaxes)
     regions = rows.regions()
-    # Of regions that overlap the one that begins first has the row: it is written last.
+    # Where regions overlap, a row belongs to the one that begins first: it is written last.
     row, unit = _inside(regions["first"].to_numpy()[::-1], regions["last"].to_numpy()[::-1] + 1)
     taken = np.full(len(stream_order), -1, dtype=np.int32)
     taken[row] = len(regions) - 1 - unit
@@ -65,25 +65,25 @@ def attention_kernels(
     found["product"] = rows.product[at]
     for field in ("backward", "scores_bytes"):
         found[field] = regions[field].to_numpy()[found["unit"]]
-    return _priced(found, kernels, kernels.at(kernels_shown), peaks)
+    return _priced(found, kernels, kernels.at(reference_kernels), peaks)
 
 
 class _Rows:
-    """The sequence as arrays, to look for regions in."""
+    """The rows of `stream_order` as arrays, to find regions of attention in them."""
 
     def __init__(
         self,
         stream_order: pd.DataFrame,
         kernels: Kernels,
-        shown: np.ndarray | slice,
+        reference: np.ndarray | slice,
         operations: np.ndarray,
         softmaxes: np.ndarray,
     ) -> None:
         kinds = kernels.configurations
         name, free = kinds["name"].to_numpy(), ~kinds["fused"]
         self.kernels, self.apart = kernels, stream_order["apart"].to_numpy()
-        self.shown = np.zeros(len(kernels), dtype=bool)
-        self.shown[shown] = True
+        self.reference = np.zeros(len(kernels), dtype=bool)
+        self.reference[reference] = True
         self.kernel = stream_order["kernel"].to_numpy()
         self.kind = np.append(kernels["configuration"], -1)[self.kernel]
         self.product = self._on_rows(free & (kinds["category"] == "gemm"))
@@ -93,20 +93,23 @@ class _Rows:
         self.words = {word: np.isin(operations, these)[name] for word, these in _PARTS.items()}
 
     def _on_rows(self, kinds: pd.Series[bool]) -> np.ndarray:
-        """Flags of configurations on the rows of the sequence; copies have none."""
+        """Spreads a flag per configuration over the rows; it is False for copies."""
         return np.asarray(np.append(kinds.to_numpy(), False)[self.kind])
 
     def regions(self) -> pd.DataFrame:
-        """Returns forward and backward attention, whole or by the size of their scores, in order:
-        first, last (the products before and behind, rows of `stream_order`), backward (bool),
-        scores_bytes."""
+        """Returns forward and backward attention, in order. A backward region is found by its
+        softmax gradient, or by results as large as the scores of a forward region.
+
+        Columns: first, last (the products before and behind, rows of `stream_order`), backward
+        (bool), scores_bytes.
+        """
         spans = self._spans()
         batch = self.batch[self.kind[spans["first"]]]
         same = batch == self.batch[self.kind[spans["last"]]]
         sized = spans.groupby([batch, "scores_bytes"], sort=False).ngroup()
         sure = spans["softmax"] | spans["written_out"]
         forward = sure & ~spans["backward"] & (batch > 1) & (spans["scores_bytes"] > 0)
-        forward &= self.shown[self.kernel[spans["first"]]]
+        forward &= self.reference[self.kernel[spans["first"]]]
         by_size = np.isin(sized, sized[forward]) & same & (spans["alike"] >= 2)
         spans["backward"] = np.where(sure, spans["backward"], by_size)
         chosen = self._reaching(spans[sure | spans["backward"]])
@@ -114,12 +117,12 @@ class _Rows:
         return chosen[order].sort_values(order, ignore_index=True)
 
     def _spans(self) -> pd.DataFrame:
-        """Stretches between two products with only memory-bound kernels, and nothing apart,
-        inside.
+        """Stretches between two products that hold only memory-bound kernels and are not
+        interrupted.
 
-        Columns: first, last (rows of the products), and of the kernels between them scores_bytes
-        (the largest result), alike (how many have one as large) and what is computed (softmax,
-        written_out, backward: bool).
+        Columns: first, last (rows of the products); of the kernels between them scores_bytes (the
+        largest result), alike (how many have a result of that size), and which operations they
+        compute (softmax, written_out, backward: bool).
         """
         product = np.flatnonzero(self.product)
         first, last = product[:-1], product[1:]
@@ -137,7 +140,7 @@ class _Rows:
         def any_of(flags: np.ndarray) -> np.ndarray:
             return np.bincount(span, flags[self.kind[row]], len(first)) > 0
 
-        told = {word: any_of(flags) for word, flags in self.words.items()}
+        parts = {word: any_of(flags) for word, flags in self.words.items()}
         return pd.DataFrame(
             {
                 "first": first,
@@ -145,13 +148,13 @@ class _Rows:
                 "scores_bytes": scores,
                 "alike": np.bincount(span[written == scores[span]], minlength=len(first)),
                 "softmax": any_of(self.softmax),
-                "written_out": told["exp"] & told["sum"] & told["max"] & told["quotient"],
-                "backward": told["backward"],
+                "written_out": parts["exp"] & parts["sum"] & parts["max"] & parts["quotient"],
+                "backward": parts["backward"],
             }
         )
 
     def _reaching(self, spans: pd.DataFrame) -> pd.DataFrame:
-        """Gradients with the second product of the same batch on either side."""
+        """Backward regions, extended by a second product of the same batch on either side."""
         first, last = spans["first"].to_numpy(), spans["last"].to_numpy()
         backward = spans["backward"].to_numpy(dtype=bool)
         before, behind = np.maximum(first - 1, 0), np.minimum(last + 1, len(self.product) - 1)
@@ -162,7 +165,8 @@ class _Rows:
         )
 
     def _joined(self, other: np.ndarray, product: np.ndarray) -> np.ndarray:
-        """Whether another row is a product of the same batch."""
+        """Whether another row is a product of the same batch, and so belongs to the same
+        attention."""
         batch = self.batch[self.kind[product]]
         same = self.batch[self.kind[other]] == batch
         return np.asarray((other != product) & self.product[other] & same)
@@ -181,7 +185,7 @@ def _count(flags: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def _inside(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All rows of each stretch [first, end), and the stretch of each."""
+    """The rows of each stretch [first, end), and the number of the stretch of each row."""
     size = end - first
     span = np.repeat(np.arange(len(first)), size)
     offset = np.arange(len(span)) - np.repeat(np.cumsum(size) - size, size)
@@ -189,9 +193,10 @@ def _inside(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _priced(
-    found: pd.DataFrame, kernels: Kernels, shown: Kernels, peaks: dict[int, DevicePeaks]
+    found: pd.DataFrame, kernels: Kernels, reference: Kernels, peaks: dict[int, DevicePeaks]
 ) -> pd.DataFrame:
-    """What a fused kernel takes: the time of the products, faster where they leave SIMT units."""
+    """The units with the time of a fused kernel: that of the products, which run faster where the
+    fused kernel uses tensor cores instead of SIMT units."""
     mine, kinds = kernels.at(found["kernel"].to_numpy()), kernels.configurations
     length = mine["duration_ns"]
     product = found["product"].to_numpy()
@@ -203,7 +208,7 @@ def _priced(
     product_ns = pd.Series(np.where(product, length, 0)).groupby(unit).transform("sum")
     found["product_ns"] = product_ns.to_numpy()
     gain = _half_gain(found["device"].to_numpy(), peaks)
-    half = _uses_half(found["device"].to_numpy(), shown)
+    half = _uses_half(found["device"].to_numpy(), reference)
     simt = found["simt"].to_numpy()
     base = product_ns.to_numpy() * np.where(found["backward"], _BACKWARD, 1.0)
     gained = _HALF_EFFICIENCY * gain
@@ -219,7 +224,7 @@ def _priced(
 
 
 def _half_gain(device: np.ndarray, peaks: dict[int, DevicePeaks]) -> np.ndarray:
-    """How much faster tensor cores in BF16 or FP16 are than ordinary units in FP32."""
+    """How much faster tensor cores in BF16 or FP16 are than SIMT units in FP32."""
 
     def gain(roof: DevicePeaks) -> float:
         half = roof.flops_per_s("bf16", "tensor") or roof.flops_per_s("fp16", "tensor")
@@ -230,10 +235,11 @@ def _half_gain(device: np.ndarray, peaks: dict[int, DevicePeaks]) -> np.ndarray:
     return np.array([table.get(number, 1.0) for number in device.tolist()], dtype=np.float64)
 
 
-def _uses_half(device: np.ndarray, shown: Kernels) -> np.ndarray:
-    """Whether a device's other products run in half precision: then plain FP32 is a fallback."""
-    kinds = shown.configurations
+def _uses_half(device: np.ndarray, reference: Kernels) -> np.ndarray:
+    """Whether a device's other products run in half precision. If so, FP32 attention is a
+    fallback."""
+    kinds = reference.configurations
     ran = np.zeros(len(kinds), dtype=bool)
-    ran[shown["configuration"]] = True
+    ran[reference["configuration"]] = True
     half = ran & (kinds["category"] == "gemm") & kinds["dtype"].isin(["bf16", "fp16"])
     return np.isin(device, kinds.loc[half, "device"])

@@ -1,4 +1,4 @@
-"""Runs of memory-bound kernels that hand their data on through memory."""
+"""Chains: runs of memory-bound kernels that pass their data on through memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsysdoctor.arrays.codes import distinct
 from nsysdoctor.roofline.bound import BOUNDS
 from nsysdoctor.roofline.taxonomy import CHAINABLE
 from nsysdoctor.tables.kernels.kernel_columns import Column, Kernels
-from nsysdoctor.tables.kernels.kernels import TELLING_NS
+from nsysdoctor.tables.kernels.kernels import LONG_ENOUGH_NS
 from nsysdoctor.trace.recipe import table
 
 _PASSED_ON = {
@@ -33,11 +33,11 @@ def chain_kernels(
 ) -> pd.DataFrame:
     """Returns the kernels of chains in order: chain (code), kernel (row of `kernels`).
 
-    A chain is two or more memory-bound kernels, none of them fused already, that follow one
-    another on a stream; other work, another stream, CUDA graph, host thread or step, and pauses
-    split it. Kernels of an unfused attention or optimizer belong there and not here; copies alone
-    are no chain, since nobody copies a copy. A kernel that is known to move far less than memory
-    delivers is held up by something that fusing does not cure.
+    A chain is two or more memory-bound kernels, none of them fused already, that follow one another
+    on a stream. It ends at other work, at a pause, and where stream, CUDA graph, host thread or
+    step changes. Kernels of an unfused attention or optimizer are left to those tables. Copies
+    alone are no chain, since one copies something else than the other. Kernels known to move far
+    less than memory delivers are left out: something that fusing does not cure slows them down.
     """
     kinds = kernels.configurations
     free = kernels.spread(kinds["category"].isin([*CHAINABLE, "memory"]) & ~kinds["fused"])
@@ -58,7 +58,7 @@ def chain_kernels(
 
 
 class _Chains(NamedTuple):
-    """Kernels of chains, the chain of each and the first of each chain."""
+    """The kernels of chains, the chain of each kernel and the first kernel of each chain."""
 
     kernels: Kernels
     chain: Column
@@ -83,8 +83,8 @@ class _Chains(NamedTuple):
 
 
 class _Traffic(NamedTuple):
-    """What each kernel of a chain moves, reads and writes, whether the launch tells that (known),
-    and the bandwidth of each chain."""
+    """What each kernel of a chain moves, reads and writes, whether its launch determines that
+    (known), and the bandwidth of each chain."""
 
     moved: Column
     read: Column
@@ -94,14 +94,15 @@ class _Traffic(NamedTuple):
 
 
 def _traffic(chains: _Chains, reached_rates: dict[int, float]) -> _Traffic:
-    """From the launch, else what the time of a kernel allows at the bandwidth of its chain: that
-    which the chain's own kernels of known traffic reach, else the device's."""
+    """Bytes per kernel from the launch, else from its time at the bandwidth of its chain. That
+    bandwidth is what the chain's own kernels of known traffic reach, else what the device
+    reaches."""
     kernels, length = chains.kernels, chains.kernels["duration_ns"]
     moved = kernels["bytes"]
     known = ~np.isnan(moved)
-    telling = known & (length >= TELLING_NS)
-    total = chains.total(np.where(telling, moved, 0.0))
-    time = chains.total(np.where(telling, length, 0))
+    long = known & (length >= LONG_ENOUGH_NS)
+    total = chains.total(np.where(long, moved, 0.0))
+    time = chains.total(np.where(long, length, 0))
     own = np.divide(total * 1e9, time, out=np.zeros(len(time)), where=time > 0)
     usual = kernels.configurations["device"].map(reached_rates).fillna(1e12)
     rate = np.where(own > 0, own, kernels.at(chains.first).spread(usual))
@@ -120,15 +121,14 @@ def chains(
 ) -> pd.DataFrame:
     """Returns one row per chain in order; the row number is `chain_kernels.chain`.
 
-    Columns: device, kernel_count, start_ns, end_ns, called_ns (of its first launch), pattern
-    (code of the sequence of names), work_ns, bytes, outer_bytes (its outer inputs and outputs),
-    known_ratio (share of the time whose bytes the launch tells), fp32_ratio, fused_ns, slow_ns,
+    Columns: device, kernel_count, start_ns, end_ns, called_ns (of its first launch), pattern (code
+    of the sequence of names), work_ns, bytes, outer_bytes (its outer inputs and outputs),
+    known_ratio (share of the time in kernels of known bytes), fp32_ratio, fused_ns, slow_ns,
     fast_ns.
 
-    A fused kernel keeps each intermediate in registers: it is neither written nor read again. It
-    moves what is left at the bandwidth of the chain, slowest when intermediates are needed
-    elsewhere and still written, fastest when it also keeps what the kernels before a reduction
-    read or made for those behind it, and takes no less than the chain's shortest kernel.
+    A fused kernel keeps intermediate results in registers and moves the other bytes at the chain's
+    bandwidth. In `slow_ns` it still writes intermediates, as they are needed elsewhere; in
+    `fast_ns` it also keeps what kernels before a reduction read, or made for those behind it.
     """
     chain = chain_kernels["chain"].to_numpy()
     mine = kernels.at(chain_kernels["kernel"].to_numpy())
@@ -168,8 +168,8 @@ def chains(
 
 
 def _inner(kernels: Kernels, chain: Column, traffic: _Traffic) -> tuple[Column, Column]:
-    """What each kernel of a chain writes for the next one, and what that reads of it: nothing
-    where both only copy, which are copies of different tensors."""
+    """The bytes that each kernel of a chain writes for the next one, and the bytes of these that
+    the next one reads. Both are 0 between two copies, which copy different tensors."""
     copies = kernels.spread(kernels.configurations["category"] == _COPY)
     passed = np.append(chain[1:] == chain[:-1], False)[: len(chain)]
     passed[:-1] &= ~(copies[1:] & copies[:-1])
@@ -179,13 +179,13 @@ def _inner(kernels: Kernels, chain: Column, traffic: _Traffic) -> tuple[Column, 
 
 
 def _kept_over_reductions(chain: Column, traffic: _Traffic) -> Column:
-    """Bytes that each kernel behind a reduction reads once more: data as large as its result
-    that the chain had before, as a norm reads what it took the mean of."""
+    """Bytes that each kernel behind a reduction reads again: data as large as its result that was
+    there earlier in the chain. A norm reads in this way the data of which it took the mean."""
     read, written = traffic.read, traffic.written
     kept = np.zeros(len(chain))
     less = np.zeros(len(chain), dtype=bool)
     less[1:] = (chain[1:] == chain[:-1]) & (written[:-1] < _SMALL * written[1:])
-    # Chains without a reduction are most; the others are looked at row by row.
+    # Most chains have no reduction; only the others are gone through row by row.
     rows = np.flatnonzero(np.bincount(chain, less).astype(bool)[chain])
     largest = pd.Series(np.maximum(read, written)[rows]).groupby(chain[rows])
     before = largest.cummax().groupby(chain[rows]).shift(1).fillna(0.0).to_numpy()
@@ -195,8 +195,8 @@ def _kept_over_reductions(chain: Column, traffic: _Traffic) -> Column:
 
 
 def _patterns(name: Column, chain: Column) -> Column:
-    """A code per distinct sequence of names: neighbours in a chain become one until each chain is
-    one."""
+    """A code per distinct sequence of names. Neighbours in a chain are joined pairwise until each
+    chain is one code."""
     code = name.astype(np.int64)
     while len(code) and (chain[1:] == chain[:-1]).any():
         first = np.flatnonzero(np.diff(chain, prepend=-1))

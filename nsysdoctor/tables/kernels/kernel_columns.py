@@ -1,4 +1,4 @@
-"""Kernels as narrow arrays: what launches of one configuration have in common is told once."""
+"""Kernels as narrow arrays; what launches of one configuration share is stored once."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _BLOCK = 1 << 18
 class Kernels:
     """Kernels in the order of `ops`.
 
-    `kernels["bytes"]` is a column, an array with a value per kernel; `at` gives the kernels of
-    some rows and `frame` some columns as a DataFrame. `configurations` has a row per distinct
-    launch configuration and is what to ask about names, sizes and categories; `spread` brings
-    the answers to the kernels. All its columns can be had of `kernels` too.
+    `kernels["bytes"]` is a column, an array with a value per kernel. `at` gives the kernels of some
+    rows, `frame` some columns as a DataFrame. `configurations` has a row per distinct launch
+    configuration; names, sizes and categories are computed there, and `spread` copies a value per
+    configuration to its kernels. Its columns are also available from `kernels` directly.
 
     Columns of kernels: op, configuration (row of `configurations`), lane, start_ns, end_ns,
     duration_ns, node, bytes, bytes_low, bytes_high, written_bytes, flops (floats, NaN where
-    unknown), traffic_basis and basis (places in BASES), bound (place in BOUNDS), api (the
-    launching call, -1 without), thread (-1 without), called_ns (start_ns without a call), alone
-    (bool: its call launches nothing else), outside_ns (the thread's time outside CUDA before the
-    call), call_ns (the call's own).
+    unknown), traffic_basis and basis (places in BASES), bound (place in BOUNDS), api (the launching
+    call, -1 without), thread (-1 without), called_ns (start_ns without a call), alone (bool: its
+    call launches nothing else), outside_ns (the thread's time outside CUDA before the call),
+    call_ns (the call's own).
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Kernels:
         api: pd.DataFrame | None = None,
         rows: Column | None = None,
     ) -> None:
-        """`each` has the columns that are kept, a value for every kernel, of which those in
-        `rows` are meant (all by default)."""
+        """`each` has the stored columns with a value for every kernel; `rows` selects the kernels
+        of this object, all by default."""
         self.configurations = configurations
         self._each, self._rows = dict(each), rows
         self._ops, self._api = ops, api
@@ -83,8 +83,8 @@ class Kernels:
         return np.asarray(np.asarray(values)[self["configuration"]])
 
     def blocks(self) -> Iterator[tuple[slice, Kernels]]:
-        """Yields the kernels in blocks and where each block lies, for arithmetic on all of them
-        that needs little room."""
+        """Yields the kernels in blocks, each with its place, so that arithmetic on all of them
+        needs little memory."""
         for first in range(0, len(self), _BLOCK):
             rows = slice(first, first + _BLOCK)
             yield rows, self.at(rows)
@@ -98,7 +98,7 @@ class Kernels:
         return np.asarray(self["end_ns"] - self["start_ns"], dtype=np.int64)
 
     def _of_call(self, name: str, otherwise: Column) -> Column:
-        """A column of the launching calls, something else for kernels without."""
+        """A column of the launching calls, and `otherwise` for kernels without one."""
         call = self["api"]
         if self._api is None or not len(self._api):
             return otherwise
@@ -115,12 +115,12 @@ class Kernels:
         return np.where(self["api"] >= 0, _time_before(self._api, np.maximum(self["api"], 0)), 0)
 
     def _limited(self, name: str) -> Column:
-        """A bound of the bytes by geometry, no more than memory delivers; those measured are
-        certain."""
-        told = self.spread(self.configurations[f"launch_{name}"])
+        """A bound of the bytes: by geometry, at most what memory delivers; the bytes themselves
+        where measured."""
+        by_geometry = self.spread(self.configurations[f"launch_{name}"])
         limit = limit_bytes(self["duration_ns"], self["peak_bytes_per_s"])
         measured = self["traffic_basis"] == BASES.index("measured")
-        return np.where(measured, self["bytes"], np.minimum(told, limit))
+        return np.where(measured, self["bytes"], np.minimum(by_geometry, limit))
 
     def _written(self) -> Column:
         moved, most = self["bytes"], self["written_most_bytes"]
@@ -142,7 +142,7 @@ _MADE: dict[str, Callable[[Kernels], Column]] = {
 
 
 def _time_before(api: pd.DataFrame, calls: Ints) -> Ints:
-    """For outermost calls the time since the one before it on its thread, else 0."""
+    """For outermost calls the time since the previous outermost call of the thread, else 0."""
     top = np.flatnonzero(api["top"].to_numpy())
     place = np.searchsorted(top, calls)
     before = top[np.maximum(place - 1, 0)]

@@ -1,4 +1,4 @@
-"""Which kernels were launched alike: the same kernel with the same grid and block."""
+"""Which kernels were launched in the same way: the same kernel with the same grid and block."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class Configurations(NamedTuple):
 
 @table
 def configurations(ops: pd.DataFrame, kernel_rows: pd.DataFrame) -> Configurations:
-    """Returns the distinct launch configurations: few, however many kernels there are."""
-    mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
-    row = ops["row"].to_numpy()[mine]
-    columns = {name: (ops[name].to_numpy(), mine) for name in _OF_OPS}
+    """Returns the distinct launch configurations. There are few of them, however many kernels
+    ran."""
+    op = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
+    row = ops["row"].to_numpy()[op]
+    columns = {name: (ops[name].to_numpy(), op) for name in _OF_OPS}
     columns |= {name: (kernel_rows[name].to_numpy(), row) for name in _OF_ROWS}
     code, first = distinct_rows(values[places] for values, places in columns.values())
     rows = {
@@ -47,10 +48,10 @@ def configurations(ops: pd.DataFrame, kernel_rows: pd.DataFrame) -> Configuratio
 
 @table
 def kernel_shape(ops: pd.DataFrame, configurations: Configurations) -> Codes:
-    """Returns for every operation a code of its device, name, grid and block; -1 for what is no
-    kernel."""
+    """Returns for every operation a code of its device, name, grid and block; -1 for operations
+    that are no kernels."""
     shape = np.full(len(ops), -1, dtype=np.int32)
     of_configuration = configurations.rows.groupby([*_OF_OPS, *_SIDES], sort=True).ngroup()
-    mine = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
-    shape[mine] = of_configuration.to_numpy(dtype=np.int32)[configurations.code]
+    op = np.flatnonzero(ops["kind"].to_numpy() == KERNEL)
+    shape[op] = of_configuration.to_numpy(dtype=np.int32)[configurations.code]
     return shape

@@ -17,46 +17,49 @@ from nsysdoctor.roofline.operator_text import BACKWARD, FUNCTION, MODULE, Annota
 from nsysdoctor.tables.kernels.kernel_columns import Kernels
 from nsysdoctor.trace.recipe import table
 
-# Operators that only prepare what the operator around them is about.
+# Operators that only prepare data for the operator around them.
 _PREPARING = frozenset({"aten::index_select"})
 
 
 class Annotated(NamedTuple):
-    """What ranges stand for: `said` lists the distinct things, `said_of` and `seq_of` give for
-    each row of `range_names` the place in it and the sequence number, -1 without; `text` is that
-    of `ranges`."""
+    """What ranges stand for.
 
-    said: list[Annotation]
-    said_of: Codes
+    `annotations` lists the distinct operators, modules and functions that ranges name. Per row of
+    `range_names`, `annotation_of` is the place in that list and `seq_of` the sequence number, -1
+    where there is none. `text` has the row of `range_names` of each row of `ranges`.
+    """
+
+    annotations: list[Annotation]
+    annotation_of: Codes
     seq_of: Ints
     text: Codes
 
     def texts(self, wanted: Callable[[Annotation], bool]) -> np.ndarray:
-        """Returns which rows of `range_names` stand for something wanted."""
-        known = np.array([*(wanted(one) for one in self.said), False], dtype=bool)
-        return known[self.said_of]
+        """Returns which rows of `range_names` stand for an annotation that meets a condition."""
+        known = np.array([*(wanted(one) for one in self.annotations), False], dtype=bool)
+        return known[self.annotation_of]
 
-    def said_in(self, marks: pd.DataFrame) -> pd.DataFrame:
-        """Returns for rows of `ranges` the places in `said`, -1 for none."""
+    def annotations_in(self, marks: pd.DataFrame) -> pd.DataFrame:
+        """Returns the places in `annotations` for rows of `ranges`, -1 for none."""
         return pd.DataFrame({name: self._place(marks[name].to_numpy()) for name in marks})
 
     def _place(self, row: Codes) -> Codes:
         if not len(self.text):
             return np.full(len(row), -1, dtype=np.int32)
-        return np.where(row >= 0, self.said_of[self.text[np.maximum(row, 0)]], -1)
+        return np.where(row >= 0, self.annotation_of[self.text[np.maximum(row, 0)]], -1)
 
 
 @table
 def annotated(ranges: pd.DataFrame, range_names: pd.DataFrame) -> Annotated:
     """Returns which ranges name an operator, a node of autograd, a module or a function."""
-    said: dict[Annotation, int] = {}
+    places: dict[Annotation, int] = {}
     codes = np.full(len(range_names), -1, dtype=np.int32)
     numbers = np.full(len(range_names), -1, dtype=np.int64)
     for row, text in enumerate(range_names["text"]):
         one, numbers[row] = read_text(str(text))
         if one.kind and one.name not in _PREPARING:
-            codes[row] = said.setdefault(one, len(said))
-    return Annotated(list(said), codes, numbers, ranges["text"].to_numpy())
+            codes[row] = places.setdefault(one, len(places))
+    return Annotated(list(places), codes, numbers, ranges["text"].to_numpy())
 
 
 @table
@@ -96,10 +99,10 @@ def launch_marks(
 
 
 def _around(ranges: pd.DataFrame, modules: np.ndarray, these: Codes) -> Codes:
-    """The innermost module that each of some ranges began in, -1 for none."""
+    """The innermost module in which each of some ranges began, -1 for none."""
     found = np.full(len(these), -1, dtype=np.int32)
-    asked, place = np.unique(these[these >= 0], return_inverse=True)
-    thread, time = (ranges[c].to_numpy()[asked] for c in ("thread", "start_ns"))
+    unique, place = np.unique(these[these >= 0], return_inverse=True)
+    thread, time = (ranges[c].to_numpy()[unique] for c in ("thread", "start_ns"))
     found[these >= 0] = _at(ranges, modules, thread, time)[place]
     return found
 
@@ -111,19 +114,19 @@ def _spread(found: Codes, launches: pd.DataFrame, count: int) -> Codes:
 
 
 def _at(ranges: pd.DataFrame, texts: np.ndarray, thread: Codes, time: Ints) -> Codes:
-    """The innermost of the pushed ranges with some texts at each time, by row, -1 outside all.
+    """The row of the innermost pushed range with some texts at each time, -1 outside all.
 
     Times are sorted by thread and time, as ranges are.
     """
     found = np.full(len(time), -1, dtype=np.int32)
     if not texts.any():
         return found
-    whose, pushed = ranges["thread"].to_numpy(), ranges["pushed"].to_numpy()
+    range_thread, pushed = ranges["thread"].to_numpy(), ranges["pushed"].to_numpy()
     text, start, end = (ranges[c].to_numpy() for c in ("text", "start_ns", "end_ns"))
     for code, rows in runs(thread):
-        mine = rows_of(code, whose)
-        place = open_at(texts[text[mine]] & pushed[mine], start[mine], end[mine], time[rows])
-        found[rows] = np.where(place >= 0, place + np.int32(mine.start), -1)
+        own = rows_of(code, range_thread)
+        place = open_at(texts[text[own]] & pushed[own], start[own], end[own], time[rows])
+        found[rows] = np.where(place >= 0, place + np.int32(own.start), -1)
     return found
 
 
@@ -148,10 +151,10 @@ _OF_NUMBERED = ("thread", "text", "start_ns")
 def _forward(
     numbered: _Numbered, operators: np.ndarray, nodes: np.ndarray, node: Codes
 ) -> Codes:
-    """The forward operator of each node: the last one begun before it with its number.
+    """The forward operator of each node: the last one with its number that began before the node.
 
-    Operators that make no node of their own show the number that the next one will take, so of
-    several with one number the last made the node. Those that run inside a node do not count.
+    Operators that make no node of their own carry the number of the next node. Of several operators
+    with one number, the last one therefore made the node. Operators inside a node do not count.
     """
     found = np.full(len(node), -1, dtype=np.int32)
     used, place = np.unique(node[node >= 0], return_inverse=True)
@@ -164,9 +167,9 @@ def _forward(
     known = known[_at(ranges, nodes, thread, time) < 0]
     if not len(known):
         return found
-    told = numbered.rows(known).rename(columns={"row": "forward"})
+    candidates = numbered.rows(known).rename(columns={"row": "forward"})
     paired = pd.merge_asof(
-        numbered.rows(used), told, on="start_ns", by=["process", "seq"]
+        numbered.rows(used), candidates, on="start_ns", by=["process", "seq"]
     ).sort_values("row")
     found[node >= 0] = paired["forward"].fillna(-1).to_numpy(dtype=np.int32)[place]
     return found
@@ -188,10 +191,10 @@ def operators(
     """
     marks = launch_marks[["operator", "node", "module"]].iloc[kernels["op"]]
     inside = (marks >= 0).any(axis=1).to_numpy()
-    said, mine = annotated.said_in(marks[inside]), kernels.at(inside)
-    # What is said repeats from step to step: it is put into words once.
-    code, first = distinct_rows([mine["device"], *(said[name].to_numpy() for name in said)])
-    words = _words(annotated, said.iloc[first]).assign(device=mine["device"][first])
+    marked, mine = annotated.annotations_in(marks[inside]), kernels.at(inside)
+    # The same annotations recur from step to step: each is put into words once.
+    code, first = distinct_rows([mine["device"], *(marked[name].to_numpy() for name in marked)])
+    words = _words(annotated, marked.iloc[first]).assign(device=mine["device"][first])
     by = ["device", "module", "operator", "phase", "shapes"]
     number = words.groupby(by, sort=True).ngroup().to_numpy()
     frame = mine.frame("duration_ns", "flops", "bytes", "bound").assign(key=number[code])
@@ -202,12 +205,12 @@ def operators(
     )  # fmt: skip
 
 
-def _words(annotated: Annotated, said: pd.DataFrame) -> pd.DataFrame:
-    """Module, operator, phase and shapes for places in what is said."""
-    kinds = [*annotated.said, _NOTHING]
+def _words(annotated: Annotated, marked: pd.DataFrame) -> pd.DataFrame:
+    """Module, operator, phase and shapes, in words, for places in `annotated.annotations`."""
+    kinds = [*annotated.annotations, _NOTHING]
     works = [one.as_operator() or one for one in kinds]
     rows = []
-    for operator, node, module in said[["operator", "node", "module"]].itertuples(index=False):
+    for operator, node, module in marked[["operator", "node", "module"]].itertuples(index=False):
         work, place = works[operator], kinds[module]
         phase = "backward" if node >= 0 else "forward"
         shapes = " ".join("x".join(map(str, sizes)) for sizes in work.sizes if sizes)
@@ -216,7 +219,7 @@ def _words(annotated: Annotated, said: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The sums over kernels of each key, and what follows from them."""
+    """The sums over the kernels of each key, and the columns that follow from the sums."""
     grouped = frame.groupby("key", sort=True)
     found = pd.DataFrame({"count": grouped.size(), "duration_ns": grouped["duration_ns"].sum()})
     for column in ("flops", "bytes"):
@@ -230,7 +233,7 @@ def _summed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _most_time(frame: pd.DataFrame) -> pd.Series[str]:
-    """The bound that most of each key's time has; of equals the first of BOUNDS."""
+    """The bound that most of each key's time has; of equal ones the first in BOUNDS."""
     spent = frame.groupby(["key", "bound"], sort=True)["duration_ns"].sum().reset_index()
     ranked = spent.sort_values(["key", "duration_ns", "bound"], ascending=[True, False, True])
     first = ranked.drop_duplicates("key").set_index("key")["bound"]

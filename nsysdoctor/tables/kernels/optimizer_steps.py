@@ -83,9 +83,9 @@ def _in_phase(
     named = np.array([bool(_PHASE.search(t)) for t in range_names["text"].astype(str)], dtype=bool)
     if not named.any():
         return inside
-    mine = ranges[named[ranges["text"].to_numpy()] & ~ranges["open"]]
+    named_ranges = ranges[named[ranges["text"].to_numpy()] & ~ranges["open"]]
     called, thread = kernels["called_ns"], kernels["thread"]
-    for code, rows in mine.groupby("thread", sort=True):
+    for code, rows in named_ranges.groupby("thread", sort=True):
         merged = union(spans(rows["start_ns"], rows["end_ns"]))
         index = np.searchsorted(merged.start, called, side="right") - 1
         hit = (index >= 0) & (called < merged.end[np.maximum(index, 0)])
@@ -101,7 +101,7 @@ def _any(run: np.ndarray, flags: np.ndarray) -> np.ndarray:
 
 
 def _between(run: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Rows from the first to the last known one of each run."""
+    """Rows from the first to the last known row of each run."""
     at = np.flatnonzero(known)
     steps = np.zeros(len(run) + 1, dtype=np.int8)
     steps[at[changes(run[at])]] += 1
@@ -117,7 +117,7 @@ def _tails(
     operations: np.ndarray,
     name: np.ndarray,
 ) -> np.ndarray:
-    """The last run of a step that began with a product, where it repeats arithmetic."""
+    """The last run of a step that began with a product, if it repeats the same arithmetic."""
     step, lane = stream_order["step"].to_numpy(), stream_order["lane"].to_numpy()
     starts = np.flatnonzero(changes(run))
     following = np.append(starts[1:], len(run))
@@ -148,15 +148,15 @@ def _priced(
     found["work_ns"] = pd.Series(length).groupby(found["unit"]).transform("sum").to_numpy()
     rate = mine.spread(kinds["device"].map(reached_rates).fillna(1e12))
     written = mine["written_bytes"]
-    # of unknown traffic a kernel is taken to read two arrays and write one
+    # a kernel of unknown traffic is assumed to read two arrays and write one
     written = np.where(np.isnan(written), length * rate / 3e9, written)
     frame = pd.DataFrame(
         {"unit": found["unit"], "name": mine["name"], "ns": length, "written": written}
     )
     by_name = frame.groupby(["unit", "name"], sort=True)[["ns", "written"]].sum().reset_index()
     whole = by_name.groupby("unit")["ns"].transform("sum")
-    telling = by_name[by_name["ns"] >= 0.05 * whole]
-    size = telling.groupby("unit")["written"].min()
+    large = by_name[by_name["ns"] >= 0.05 * whole]
+    size = large.groupby("unit")["written"].min()
     of_adam = np.isin(operations, ["sqrt", "rsqrt", "div", "addcdiv"])[kinds["name"].to_numpy()]
     adam = pd.Series(mine.spread(of_adam)).groupby(found["unit"]).transform("any")
     found["parameter_bytes"] = found["unit"].map(size).to_numpy(dtype=np.float64)

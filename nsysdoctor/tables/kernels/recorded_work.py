@@ -1,4 +1,4 @@
-"""The work of each kernel by the shapes that its operator was recorded with."""
+"""The work of each kernel, computed from the recorded shapes of its operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nsysdoctor.tables.kernels.kernel_columns import Kernels
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# argument of an operator (of its tensors, from 0) whose type is the same whatever the others are
+# the tensor argument of an operator, counted from 0, that always has the same type
 _FIXED_BYTES = {
     ("embedding", 1): 8, ("where", 0): 1, ("masked_fill", 1): 1, ("masked_fill_", 1): 1,
     ("native_dropout_backward", 1): 1,
@@ -36,11 +36,12 @@ _FIXED_BYTES = {
 def shape_work(
     annotation: Annotation, full: str, dtype: str, settings: Mapping[str, object] | None = None
 ) -> Work | None:
-    """The work of a kernel that does all of an operator; None where shapes or types are unknown.
+    """Returns the work of a kernel that does all of an operator; None where shapes or types are
+    unknown.
 
-    `full` is the kernel's name and `dtype` its type: where the record tells no types, the name of
-    a pointwise kernel lists them, and a matrix kernel has one. `settings` are those of the module
-    that the operator runs in.
+    `full` is the kernel's name and `dtype` its type. Where no types were recorded, the name of a
+    pointwise kernel lists them, and a matrix kernel has only one. `settings` are those of the
+    module in which the operator runs.
     """
     name = annotation.name.removeprefix("aten::")
     shapes = [shape for shape in annotation.sizes if shape]
@@ -74,7 +75,8 @@ def _itemsizes(
 
 
 def _from_name(name: str, named: tuple[int, ...] | None, count: int) -> list[int] | None:
-    """The arguments' item sizes where a kernel's name lists them; a copy's first is the result."""
+    """The arguments' item sizes where a kernel's name lists them; for a copy, the first is the
+    result."""
     if named is None:
         return None
     listed = named if name == "copy_" else named[1:]
@@ -87,7 +89,7 @@ def _named_sizes(full: str) -> tuple[int, ...] | None:
 
 
 def _uniform(named: tuple[int, ...] | None, dtype: str) -> int:
-    """The one item size that a kernel works on, 0 if there are several or none is known."""
+    """The only item size that a kernel uses, 0 if it uses several or none is known."""
     if named:
         return named[0] if len(set(named)) == 1 else 0
     return TYPE_BYTES.get(dtype, 0)
@@ -111,23 +113,23 @@ def measured_work(
     kernels: Kernels,
     full_names: Sequence[str],
     instance: Ints,
-    said: pd.DataFrame,
+    marked: pd.DataFrame,
     annotations: Sequence[Annotation],
 ) -> KernelWork | None:
-    """Operations and bytes of each kernel by its operator's shapes; None where no shapes were
-    recorded.
+    """Returns operations and bytes of each kernel by its operator's shapes; None where no shapes
+    were recorded.
 
-    `instance` is the operator's range that each kernel was launched in (-1 none); `said` has
+    `instance` is the operator's range in which each kernel was launched (-1 none); `marked` has
     operator and module, places in `annotations` (-1 none). The kernels of the operator's own kind
-    share its work by their time; helpers beside them (a fill, the sum of a split product) get
-    none.
+    share its work in proportion to their time. Other kernels beside them (a fill, the sum of a
+    split product) get none.
     """
     sized = np.array([bool((one.as_operator() or one).sizes) for one in annotations] + [False])
-    rows = np.flatnonzero((instance >= 0) & sized[said["operator"].to_numpy()])
+    rows = np.flatnonzero((instance >= 0) & sized[marked["operator"].to_numpy()])
     if not len(rows):
         return None
     mine = kernels.at(rows)
-    job, works = _works(mine, said.iloc[rows], full_names, annotations)
+    job, works = _works(mine, marked.iloc[rows], full_names, annotations)
     share = _shares(works, job, instance[rows], mine["duration_ns"])
     found = KernelWork(np.full(len(kernels), np.nan), np.full(len(kernels), np.nan))
     found.flops[rows] = works["flops"].to_numpy()[job] * share
@@ -137,30 +139,31 @@ def measured_work(
 
 def _works(
     kernels: Kernels,
-    said: pd.DataFrame,
+    marked: pd.DataFrame,
     full_names: Sequence[str],
     annotations: Sequence[Annotation],
 ) -> tuple[Ints, pd.DataFrame]:
-    """What all that is the same for many kernels tells: the row of each kernel, and flops, bytes
-    (NaN unknown), fits, known units, shared."""
+    """Computes the work once for all kernels with the same operator, module and configuration.
+    Returns the row of each kernel, and per row flops, bytes (NaN unknown), fits, known (units),
+    shared."""
     key = ["name", "dtype", "category", "math"]
     kinds = kernels.configurations[key]
     kind = kernels.spread(kinds.groupby(key, sort=False, observed=True).ngroup())
-    operator, module = (said[name].to_numpy(dtype=np.int64) for name in ("operator", "module"))
+    operator, module = (marked[name].to_numpy(dtype=np.int64) for name in ("operator", "module"))
     place = (operator * (len(annotations) + 1) + module + 1) * len(kinds) + kind
     job, first = distinct(place)
     one = kinds.iloc[kernels.at(first)["configuration"]]
-    asked = zip(operator[first], module[first], *(one[name] for name in key), strict=True)
-    rows = [_work(row, full_names, annotations) for row in asked]
+    combinations = zip(operator[first], module[first], *(one[name] for name in key), strict=True)
+    rows = [_work(row, full_names, annotations) for row in combinations]
     return job, pd.DataFrame(rows, columns=["flops", "bytes", "fits", "known", "shared"])
 
 
 def _work(
-    asked: tuple[int, int, int, str, str, str],
+    combination: tuple[int, int, int, str, str, str],
     full_names: Sequence[str],
     annotations: Sequence[Annotation],
 ) -> tuple[float, float, bool, bool, bool]:
-    operator, module, name, dtype, category, math = asked
+    operator, module, name, dtype, category, math = combination
     said = annotations[operator].as_operator() or annotations[operator]
     settings = annotations[module].settings if module >= 0 else None
     work = shape_work(said, full_names[name], dtype, settings)
@@ -176,7 +179,8 @@ def _work(
 
 
 def _shares(works: pd.DataFrame, job: Ints, instance: Ints, duration_ns: Ints) -> Floats:
-    """The share of its operator's work that each kernel does, NaN for helpers."""
+    """The share of its operator's work that each kernel does, NaN for kernels that do none of
+    it."""
     fits, known, shared = (works[name].to_numpy()[job] for name in ("fits", "known", "shared"))
     group, _ = pd.factorize(instance)
     any_known = np.bincount(group, known) > 0

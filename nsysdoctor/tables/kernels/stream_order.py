@@ -1,4 +1,5 @@
-"""The order of work on each stream, and where one kernel cannot be joined with the next."""
+"""The order of work on each stream, and the places where a kernel cannot be joined with the
+next."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ def stream_order(
     kernels: Kernels,
     steps: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Returns all operations but sets, of `ops_near`, by stream and start: what follows what.
+    """Returns all operations of `ops_near` except sets, sorted by stream and start.
 
-    Columns: op, lane, kernel (row of `kernels`, -1 for copies and graph replays), step (-1
-    outside of steps), apart (bool: other stream, CUDA graph, host thread or step than the row
+    Columns: op, lane, kernel (row of `kernels`, -1 for copies and graph replays), step (-1 outside
+    of steps), apart (bool: its stream, CUDA graph, host thread or step differs from the row
     before), paused (bool: apart, or the stream was idle for 250 µs or more before it).
     """
     op = np.flatnonzero((ops["kind"].to_numpy() != SET) & ops_near)
@@ -35,7 +36,7 @@ def stream_order(
     kernel = np.full(len(ops), -1, dtype=np.int32)
     kernel[kernels["op"]] = np.arange(len(kernels))
     kernel = kernel[op]
-    # What is no kernel has the step of time 0: none, unless one begins there.
+    # Operations that are no kernels get the step of time 0: none, unless one begins there.
     step = _step_of(np.append(kernels["called_ns"], 0), steps)[kernel]
     apart = changes(lane) | changes(_graph(ops, op))
     both = (kernel >= 0) & np.append(False, kernel[:-1] >= 0)[: len(kernel)]
@@ -49,7 +50,7 @@ def stream_order(
 
 
 def _step_of(called: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
-    """The step whose host time holds the call that launched each operation."""
+    """The step with the call that launched each operation in its host time."""
     if not len(steps):
         return np.full(len(called), -1, dtype=np.int32)
     index = np.searchsorted(steps["start_ns"].to_numpy(), called, side="right") - 1
@@ -58,7 +59,8 @@ def _step_of(called: np.ndarray, steps: pd.DataFrame) -> np.ndarray:
 
 
 def _graph(ops: pd.DataFrame, op: np.ndarray) -> np.ndarray:
-    """Operations of a graph belong together only within one replay of it."""
+    """A code of the graph replay of each operation: operations of a graph belong together only
+    within one replay."""
     node = ops["node"].to_numpy()[op]
     return np.where(node != 0, ops["correlation"].to_numpy()[op], -1)
 

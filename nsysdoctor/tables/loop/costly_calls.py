@@ -1,4 +1,5 @@
-"""Calls into CUDA that submit nothing and that no other rule judges, and who waits for them."""
+"""CUDA calls that submit nothing and belong to no other rule, and the devices that wait for
+them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _OTHERS = frozenset(
 )
 """Calls that other rules judge, and those that a loop needs."""
 
-_NOT_OURS = re.compile(r"HostFunc|AddCallback|Profiler|GetLastError|PeekAtLastError")
+_JUDGED_ELSEWHERE = re.compile(r"HostFunc|AddCallback|Profiler|GetLastError|PeekAtLastError")
 
 @table
 def costly_calls(
@@ -31,19 +32,19 @@ def costly_calls(
     loop_calls: np.ndarray,
     thread_labels: list[str],
 ) -> pd.DataFrame:
-    """Returns the calls of the loop that a device waits for and no other rule judges.
+    """Returns the calls of the loop that belong to no other rule, with the idle time they cause.
 
     Columns: call (row of `host_calls`), api, name, thread (label), code (row of `threads`),
-    start_ns, end_ns, length_ns, idle_ns (the device idled while the host stood in the call or in
-    one inside it), device (that one, -1 none).
+    start_ns, end_ns, length_ns, idle_ns (a device idled while the host was in the call or in one
+    inside it), device (that one, -1 none).
     """
     names = api_names["name"].astype(str).to_numpy()
-    ours = np.array([_NOT_OURS.search(name) is None for name in names], dtype=bool)
+    judged_here = np.array([_JUDGED_ELSEWHERE.search(name) is None for name in names], dtype=bool)
     row = host_calls["api"].to_numpy()
     length = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy()
     chosen = ~np.isin(host_calls["verb"].to_numpy(), [int(v) for v in _OTHERS])
-    chosen &= loop_calls & ours[api["name"].to_numpy()[row]] & (length >= _MIN_CALL_NS)
-    # What submits something is work, whatever its name.
+    chosen &= loop_calls & judged_here[api["name"].to_numpy()[row]] & (length >= _MIN_CALL_NS)
+    # A call that submits an operation does useful work, whatever its name.
     chosen &= host_calls["op"].to_numpy() < 0
     rows = np.flatnonzero(chosen)
     calls, row = host_calls.iloc[rows], row[rows]
@@ -65,8 +66,8 @@ def costly_calls(
 
 
 def _idle(row: Ints, api: pd.DataFrame, known: pd.DataFrame) -> tuple[Ints, Ints]:
-    """For how long a device idled in each outermost call and the calls inside it, and which
-    device idled longest."""
+    """How long a device idled during each outermost call and the calls inside it, and which device
+    idled longest."""
     outer = np.flatnonzero(api["top"].to_numpy())
     place = outer[np.searchsorted(outer, known["api"].to_numpy(), side="right") - 1]
     held = known.assign(api=place)

@@ -1,4 +1,5 @@
-"""Slow calls into the driver inside the loop: memory, code, and who waits behind them."""
+"""Slow driver calls inside the loop that manage memory or load code, and the calls delayed by
+them."""
 
 from __future__ import annotations
 
@@ -30,12 +31,11 @@ def driver_calls(
 ) -> pd.DataFrame:
     """Returns the calls of the window that manage memory or load code.
 
-    Columns: call (row of `host_calls`), api, thread (label), process, verb, name, start_ns,
-    end_ns, length_ns, idle_ns (a device idled while the host stood in it), device (which, -1
-    none).
+    Columns: call (row of `host_calls`), api, thread (label), process, verb, name, start_ns, end_ns,
+    length_ns, idle_ns (a device idled while the host was in the call), device (which, -1 none).
     """
-    mine = np.isin(host_calls["verb"].to_numpy(), [int(v) for v in _OWNERS])
-    rows = np.flatnonzero(mine & loop_calls)
+    owning = np.isin(host_calls["verb"].to_numpy(), [int(v) for v in _OWNERS])
+    rows = np.flatnonzero(owning & loop_calls)
     calls = host_calls.iloc[rows].reset_index(drop=True)
     row = calls["api"].to_numpy()
     return pd.DataFrame(
@@ -95,23 +95,23 @@ def lock_delays(
 def slow_calls(
     host_calls: pd.DataFrame, waiting: Waiting, request: Request
 ) -> tuple[np.ndarray, Ints]:
-    """Returns which rows of `host_calls` take much longer than usual and wait for no operation,
-    and what is usual for each, ns."""
+    """Returns which rows of `host_calls` take much longer than usual without waiting for an
+    operation, and the usual time for each row, ns."""
     own, verb = own_cost(host_calls, waiting), host_calls["verb"].to_numpy()
     usual = np.zeros(int(verb.max(initial=0)) + 1)
-    shown = request.in_given_window(host_calls)
-    for code in np.unique(verb if shown is None else verb[shown]).tolist():
-        told = own[verb == code if shown is None else (verb == code) & shown]
-        # The short end: with many threads most calls may be delayed.
-        usual[code] = np.quantile(told, 0.25)
+    given = request.in_given_window(host_calls)
+    for code in np.unique(verb if given is None else verb[given]).tolist():
+        sample = own[verb == code if given is None else (verb == code) & given]
+        # A low quantile, because with many threads most calls may be delayed.
+        usual[code] = np.quantile(sample, 0.25)
     slow = (own > 3 * usual[verb] + _DELAYED_NS) & ~host_calls["blocks"].to_numpy()
     slow &= ~np.isin(verb, [int(v) for v in _OWNERS])
     return slow, usual.astype(np.int64)[verb]
 
 
 def recurs(times: np.ndarray, steps: pd.DataFrame, window: pd.DataFrame) -> bool:
-    """Returns whether something happens again and again in the window: in several steady steps,
-    without steps in many parts of the window."""
+    """Returns whether something recurs throughout the window: in several steady steps, or without
+    steps in many parts of the window."""
     row = window.iloc[0]
     if row["basis"] == "steady":
         starts = steps.loc[steps["phase"] == "steady", "start_ns"].to_numpy()

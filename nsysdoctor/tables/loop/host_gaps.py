@@ -1,4 +1,4 @@
-"""Time outside CUDA for which a device starves: waits for input, and the host's own code."""
+"""Time outside CUDA during which a device idles: waits for input, and the host's own code."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def opens_input(
 def step_openers(
     host_calls: pd.DataFrame, steps: pd.DataFrame, step_marks: Marks | None = None
 ) -> Ints:
-    """Returns the rows of `host_calls` that come first in each steady step, on the chain of the
-    thread that owns the steps."""
+    """Returns the first row of `host_calls` in each steady step, on the chain of the thread that
+    owns the steps."""
     none = np.empty(0, dtype=np.int64)
     if step_marks is None:
         return none
@@ -61,10 +61,10 @@ def step_openers(
     if not own.any():
         return none
     chain = host_calls["chain"].to_numpy()
-    mine = np.flatnonzero(chain == chain[np.argmax(own)])
+    owner_calls = np.flatnonzero(chain == chain[np.argmax(own)])
     steady = steps.loc[steps["phase"] == "steady", "start_ns"].to_numpy()
-    index = np.searchsorted(host_calls["start_ns"].to_numpy()[mine], steady)
-    return np.unique(mine[index[index < len(mine)]])
+    index = np.searchsorted(host_calls["start_ns"].to_numpy()[owner_calls], steady)
+    return np.unique(owner_calls[index[index < len(owner_calls)]])
 
 
 @table
@@ -81,9 +81,9 @@ def input_waits(
 
     Columns: call (row of `host_calls`), waited_ns, typical_ns (what the same wait takes in a
     typical step where a minority waits much longer, else 0), idle_ns, device, basis. A wait for
-    input lies in a range named like a loader, or is an OS wait that opens a step or comes before
-    a copy to the device. Without any of that a step that opens with such a copy, late in a
-    minority of steps, is taken for one (basis inferred).
+    input lies in a range named like a loader, or is an OS wait that opens a step or precedes a copy
+    to the device. If nothing of that was recorded, a step that opens with such a copy and is late
+    in a minority of steps counts as one (basis inferred).
     """
     inside = loop_calls & _begins_in_window(host_calls, window)
     outside = host_calls["outside_ns"].to_numpy()
@@ -91,7 +91,7 @@ def input_waits(
     opener[step_openers] = True
     waited = _waited(len(host_calls), between_calls, opener | opens_input) * inside
     typical = np.zeros(len(host_calls), dtype=np.int64)
-    # Where OS calls were recorded, a thread that made none did not sleep.
+    # If OS calls were recorded, a thread without any did not sleep.
     blind = np.flatnonzero(opener & opens_input & inside & (waits is None))
     late = _late(outside, blind[waited[blind] == 0])
     waited[late] = outside[late]
@@ -113,7 +113,8 @@ def input_waits(
 
 
 def _waited(count: int, between_calls: pd.DataFrame, asks: np.ndarray) -> Ints:
-    """How long each call was waited for in a loader's range or, where it asks for input, asleep."""
+    """How long the thread waited before each call: in a loader's range, or asleep where `asks` says
+    that the call needs input."""
     waited = np.zeros(count, dtype=np.int64)
     call = between_calls["call"].to_numpy()
     asleep = between_calls["wait_ns"].to_numpy() * asks[call]
@@ -122,7 +123,7 @@ def _waited(count: int, between_calls: pd.DataFrame, asks: np.ndarray) -> Ints:
 
 
 def _begins_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
-    """Calls whose time outside CUDA before them begins in the window."""
+    """Calls with a time outside CUDA before them that begins in the window."""
     start = host_calls["start_ns"].to_numpy()
     return in_window(start - host_calls["outside_ns"].to_numpy(), window)
 
@@ -132,7 +133,8 @@ def _median(values: Ints) -> int:
 
 
 def _late(length: Ints, rows: Ints) -> Ints:
-    """The rows that take much longer than the median, if they are a minority of several."""
+    """The rows that take much longer than the median, if there are several rows and these are a
+    minority."""
     values = length[rows]
     late = values > 2 * _median(values) + PAUSE_NS
     if late.sum() < 2 or late.mean() > _MINORITY_RATIO:
@@ -148,12 +150,12 @@ def host_load(
     rank_activity: pd.DataFrame,
     loop_calls: np.ndarray,
 ) -> pd.DataFrame:
-    """Returns how much of the window each chain works and how long the busiest device does.
+    """Returns how long each chain and the busiest device work in the window.
 
-    Columns: chain, own_ns (its code and calls; waits for input, the profiler, memory and loading
-    of code apart), busy_ns, bound (bool: its own work is at least half of the device's). A host
-    that needs less than half of the device's time runs ahead of it unless something makes it
-    wait, so its own code is not what binds.
+    Columns: chain, own_ns (its code and calls, without waits for input, profiler, memory and code
+    loading), busy_ns, bound (bool: its own work is at least half of the device's). A host that
+    needs less than half of the device's time runs ahead of the device unless something makes it
+    wait, so its own code is not the bottleneck.
     """
     others = np.isin(host_calls["verb"].to_numpy(), [int(v) for v in _OTHERS])
     work = own_outside + np.where(others, 0, own_cost(host_calls, waiting))
@@ -176,9 +178,8 @@ def host_load(
 def own_outside(
     host_calls: pd.DataFrame, between_calls: pd.DataFrame, input_waits: pd.DataFrame
 ) -> Ints:
-    """Returns for each row of `host_calls` the time before it in which the thread runs code of
-    its own, or sleeps while a device idles for no other reason than that; without the time in which
-    it got no CPU."""
+    """Returns for each row of `host_calls` the part of the time before it in which the thread runs
+    its own code, or sleeps while a device idles for that reason alone."""
     apart, asleep = (np.zeros(len(host_calls), dtype=np.int64) for _ in range(2))
     call, waits = between_calls["call"].to_numpy(), input_waits["call"].to_numpy()
     apart[call] = between_calls[["wait_ns", "loader_ns"]].max(axis=1)
@@ -197,17 +198,17 @@ def host_pauses(
     loop_calls: np.ndarray,
     window: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Returns the times before calls of the window in which a thread that binds the device runs
-    code of its own for long and submits nothing.
+    """Returns the long times before calls of the window in which a thread that limits the device
+    runs its own code and submits nothing.
 
-    Columns: call (row of `host_calls`), chain, own_ns (what it runs itself), kept_ns (what the
-    chain usually takes between two calls), idle_ns, device.
+    Columns: call (row of `host_calls`), chain, own_ns (its own code), kept_ns (what the chain
+    usually takes between two calls), idle_ns, device.
     """
     own, chain = own_outside, host_calls["chain"].to_numpy()
     bound = np.isin(chain, host_load.loc[host_load["bound"], "chain"].to_numpy())
     inside = loop_calls & _begins_in_window(host_calls, window)
     rows = np.flatnonzero(bound & inside & (own >= PAUSE_NS))
-    # What a framework takes before a launch, where it takes anything.
+    # The usual time that a framework takes before a launch; launches without any do not count.
     launching = inside & (own > 0) & (own < PAUSE_NS) & (host_calls["op"].to_numpy() >= 0)
     kept = np.full(len(rows), DISPATCH_NS, dtype=np.int64)
     for _, part in runs(chain):

@@ -1,4 +1,5 @@
-"""What the host spends its time on: every call in order, and the time before it outside CUDA."""
+"""What the host spends its time on: all calls in order, each with the time outside CUDA before
+it."""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ def host_calls(
 ) -> pd.DataFrame:
     """Returns the calls of `chain_calls`.
 
-    Columns: api, chain, thread, verb, start_ns, end_ns, blocks (it waits for operations), op
-    (the first operation it submits, -1 none), outside_ns (from the end of the chain's previous
-    call, as far as the request sees it), idle_ns (of the device that idled most because of what
-    the host did then), device (that one, -1 none).
+    Columns: api, chain, thread, verb, start_ns, end_ns, blocks (it waits for operations), op (the
+    first operation it submits, -1 none), outside_ns (time since the end of the chain's previous
+    call, as far as it was read), idle_ns (of the device that idled most because of what the host
+    did then), device (that one, -1 none).
     """
     rows, chain = chain_calls, narrowed(thread_handoffs[chain_calls])
     start, end = (api[name].to_numpy()[rows] for name in ("start_ns", "end_ns"))
@@ -73,14 +74,14 @@ def _first_op(links: Links, calls: int) -> Codes:
 
 
 def opens_chain(host_calls: pd.DataFrame) -> np.ndarray:
-    """Returns which rows of `host_calls` are the first of their chain; the others follow on the
-    row before."""
+    """Returns which rows of `host_calls` are the first of their chain; all others follow the row
+    before."""
     chain = host_calls["chain"].to_numpy()
     return np.concatenate(([True], chain[1:] != chain[:-1]))[: len(chain)]
 
 
 def own_cost(host_calls: pd.DataFrame, waiting: Waiting) -> Ints:
-    """Returns what each row of `host_calls` costs itself, waiting for operations apart."""
+    """Returns what each row of `host_calls` costs by itself, without waiting for operations."""
     length = (host_calls["end_ns"] - host_calls["start_ns"]).to_numpy()
     own = waiting.own_ns[host_calls["api"].to_numpy()]
     return np.asarray(np.where(host_calls["blocks"].to_numpy(), own, length))
@@ -91,7 +92,8 @@ def loop_calls(
     host_calls: pd.DataFrame, api: pd.DataFrame, ops: pd.DataFrame, window: pd.DataFrame
 ) -> np.ndarray:
     """Returns which rows of `host_calls` belong to what the program repeats: the calls of the
-    window, and where no steps tell the start apart, only those that lead to a repeated launch."""
+    window. Where no steps mark where the start-up ends, these are only the calls that lead to a
+    repeated launch."""
     inside = in_window(host_calls["start_ns"].to_numpy(), window)
     if window["basis"].iloc[0] == "all":
         inside &= _again(host_calls, api, ops)
@@ -99,8 +101,8 @@ def loop_calls(
 
 
 def _again(host_calls: pd.DataFrame, api: pd.DataFrame, ops: pd.DataFrame) -> np.ndarray:
-    """Whether the kernel (in a process without kernels the copy of that size) that each call or a
-    later one of its chain launches next is one that its process launched before."""
+    """Whether the next kernel that each call or a later one of its chain launches was launched by
+    its process before. In a process without kernels, copies of one size count instead."""
     count, chain = len(host_calls), host_calls["chain"].to_numpy()
     calls = np.flatnonzero(host_calls["op"].to_numpy() >= 0)
     kind = ops["kind"].to_numpy()[host_calls["op"].to_numpy()[calls]]
@@ -129,11 +131,10 @@ def between_calls(
     loader_ranges: pd.DataFrame | None = None,
     schedule: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Returns what else a thread did before calls than run its code, where it did.
+    """Returns what a thread did before calls apart from running its code, for calls with such time.
 
     Columns: call (row of `host_calls`), wait_ns (asleep in OS calls), loader_ns (in ranges named
-    like a loader), pause_ns (held by the profiler), ready_ns (it could have run and
-    got no CPU), idle_wait_ns (part of `idle_ns`: asleep).
+    like a loader), pause_ns (stopped by the profiler), idle_wait_ns (the part of `idle_ns` asleep).
     """
     start = host_calls["start_ns"].to_numpy()
     opens = start - host_calls["outside_ns"].to_numpy()
@@ -163,7 +164,7 @@ Share = tuple[Ints, Ints]
 
 
 def _side_by_side(shares: dict[str, list[Share]]) -> pd.DataFrame:
-    """Times of calls in columns, with a row for each call that has any."""
+    """Several times of calls as columns, with a row for each call that has any of them."""
     none = np.empty(0, dtype=np.int64)
     call = np.unique(np.concatenate([none, *(r for parts in shares.values() for r, _ in parts)]))
     found = {"call": call}
@@ -175,7 +176,7 @@ def _side_by_side(shares: dict[str, list[Share]]) -> pd.DataFrame:
 
 
 def _asleep(host_calls: pd.DataFrame, pieces: pd.DataFrame) -> Iterator[tuple[Ints, Spans]]:
-    """The calls of each chain for which the same device idled most, and when that device idled
+    """For each chain and device: the calls for which this device idled most, and when it idled
     while a thread of the chain slept."""
     device, thread = (host_calls[c].to_numpy() for c in ("device", "thread"))
     for _, chain in runs(host_calls["chain"].to_numpy()):
@@ -187,10 +188,10 @@ def _asleep(host_calls: pd.DataFrame, pieces: pd.DataFrame) -> Iterator[tuple[In
 
 @table
 def thread_labels(threads: pd.DataFrame, processes: pd.DataFrame) -> list[str]:
-    """Returns what each thread is called in findings: its name, else its process's.
+    """Returns each thread's label in findings: its name, else its process's.
 
-    Threads of one name share a label, so that a pool of workers is one subject and labels
-    stay the same from run to run.
+    Threads of one name share a label, so that a pool of workers is one subject and labels are the
+    same in every run.
     """
     process = processes["name"].to_numpy()[threads["process"].to_numpy()]
     pairs = zip(threads["name"].tolist(), process.tolist(), strict=True)

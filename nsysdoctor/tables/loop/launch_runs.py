@@ -32,8 +32,8 @@ _PASSING = (Verb.EVENT_RECORD, Verb.STREAM_WAIT, Verb.QUERY, Verb.OTHER)
 def launch_runs(
     host_calls: pd.DataFrame, ops: pd.DataFrame, loop_calls: np.ndarray
 ) -> pd.DataFrame:
-    """Returns the calls of the window that belong to a run: of one chain, each launching without
-    waiting and soon after the one before. Copies over the bus end a run.
+    """Returns the calls of the window that belong to a run: calls of one chain that each launch
+    without waiting, soon after the one before. Copies over the bus end a run.
 
     Columns: call (row of `host_calls`), run (code), first (bool: opens its run), launch (bool:
     submits a kernel or a set).
@@ -70,9 +70,9 @@ def slow_graphs(
 ) -> pd.DataFrame:
     """Returns the graph launches of the window that take much longer than usual for their size.
 
-    Columns: call (row of `host_calls`), api, thread, device, call_ns, usual_ns, idle_ns (the
-    device idled for it). Of a replay recorded as a whole its length tells how many nodes it can
-    have at most.
+    Columns: call (row of `host_calls`), api, thread, device, call_ns, usual_ns, idle_ns (the device
+    idled for it). For a replay that was recorded as a whole, its length limits how many nodes it
+    can have.
     """
     chosen = (host_calls["verb"].to_numpy() == int(Verb.GRAPH_LAUNCH)) & loop_calls
     chosen &= ~host_calls["blocks"].to_numpy() & (host_calls["op"].to_numpy() >= 0)

@@ -1,4 +1,4 @@
-"""What the links between host and devices carry at best, by all that the trace tells."""
+"""The highest rate that the links between host and devices carry, by everything in the trace."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def link_rates(
 def _best(
     about: dict[str, Any], direction: str, seen: pd.DataFrame, profile: DeviceProfile | None
 ) -> tuple[float, bool]:
-    """The highest rate that anything tells, and whether it was measured."""
-    told = [(_published(about), False)]
+    """The highest rate of all sources, and whether it was measured."""
+    rates = [(_published(about), False)]
     reached = [
-        float(np.percentile(mine["rate_bytes_per_s"], 90))
-        for _, mine in seen.groupby(["device", "direction"], sort=True)
-        if len(mine) >= _LEAST_COPIES
+        float(np.percentile(copies["rate_bytes_per_s"], 90))
+        for _, copies in seen.groupby(["device", "direction"], sort=True)
+        if len(copies) >= _LEAST_COPIES
     ]
-    told += [(rate, True) for rate in reached]
+    rates += [(rate, True) for rate in reached]
     if profile is not None and profile.is_of(str(about["name"])):
         spread = profile.pinned_rate(direction)
-        # What was measured on this machine is what its link carries, whatever was published.
-        told = [(spread.median, True), *told[1:]] if spread is not None else told
-    return max(told)
+        # A rate measured on this machine replaces the published one of its link.
+        rates = [(spread.median, True), *rates[1:]] if spread is not None else rates
+    return max(rates)
 
 
 def _published(about: dict[str, Any]) -> float:
@@ -72,7 +72,8 @@ def _published(about: dict[str, Any]) -> float:
 
 
 def link_ns(slow: pd.DataFrame, share: float = 1.0) -> np.ndarray:
-    """Returns what each copy takes at a share of `could_bytes_per_s`, no more than it took, ns."""
+    """Returns how long each copy takes at a share of `could_bytes_per_s`, at most as long as it
+    took, ns."""
     took = (slow["end_ns"] - slow["start_ns"]).to_numpy()
     moved = _SETUP_NS + slow["bytes"].to_numpy() * 1e9 / (share * slow["could_bytes_per_s"])
     return np.asarray(np.minimum(took, moved), dtype=np.int64)
@@ -81,7 +82,7 @@ def link_ns(slow: pd.DataFrame, share: float = 1.0) -> np.ndarray:
 def of_one_row(
     copies: pd.DataFrame, api: pd.DataFrame | None, api_names: pd.DataFrame | None
 ) -> np.ndarray:
-    """Returns which copies move one contiguous piece, as far as the name of their call tells."""
+    """Returns which copies move one contiguous piece, as far as the name of their call shows."""
     if api is None or api_names is None or not len(api):
         return np.ones(len(copies), dtype=bool)
     strided = api_names["name"].str.contains(r"2D|3D|Array").to_numpy()

@@ -1,4 +1,4 @@
-"""Which copies belong to the loop, and what they would take from pinned memory here."""
+"""Which copies belong to the loop, and how long they would take from pinned memory here."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LINK_BYTES_PER_S = ((9, 52e9), (8, 25e9), (0, 12e9))
 def loop_copies(
     copies: pd.DataFrame, window: pd.DataFrame, submissions: pd.DataFrame | None = None
 ) -> np.ndarray:
-    """Returns for each copy whether it belongs to the steps that savings are about, see
+    """Returns for each copy whether it belongs to the steps that savings refer to, see
     `work_in_window`.
 
-    A copy without a recorded call counts by the device's clock. Without steps what a process
-    copies before it launches its first kernel and after its last one is start-up and ending: it
-    happens once, and page-locking memory for it would cost more than it saves.
+    A copy without a recorded call counts by the device's clock. Without steps, the copies of a
+    process before its first kernel and after its last one are start-up and shutdown. They happen
+    once, and page-locking memory for them would cost more than it saves.
     """
     start, called = copies["start_ns"].to_numpy(), copies["called_ns"].to_numpy()
     row = window.iloc[0]
@@ -50,7 +50,7 @@ def loop_copies(
 
 
 def require_kinds(copies: pd.DataFrame) -> None:
-    """Raises MissingTableError when the export does not tell pageable from pinned memory."""
+    """Raises MissingTableError when the export does not distinguish pageable from pinned memory."""
     if len(copies) and (copies["src_kind"] < 0).all():
         raise MissingTableError(
             "the export does not record the memory kinds of copies", "export with a newer nsys"
@@ -91,7 +91,7 @@ def pinned_rates(
 
 
 def _copies_of(capture: Capture, places: pd.DataFrame) -> pd.DataFrame:
-    """The large pinned copies of a capture, as far as their rates are asked for."""
+    """The large pinned copies of a whole capture, with the columns that rates need."""
     found = capture.copies
     if not found["global_pid"].any() and len(places):
         found = found.assign(global_pid=places["global_pid"].iloc[0])
@@ -113,34 +113,35 @@ def _rate(
     profile: DeviceProfile | None,
 ) -> tuple[int, str, float, float, float, bool]:
     device, major = int(about["device"]), int(about["compute_major"])
-    mine = copies[(copies["device"] == device) & (copies["direction"] == direction)]
-    mine = mine[(mine["bytes"] >= LARGE_BYTES) & ~mine["pageable"]]
-    pinned = mine[(mine["src_kind"] == PINNED) | (mine["dst_kind"] == PINNED)]
+    large = copies[(copies["device"] == device) & (copies["direction"] == direction)]
+    large = large[(large["bytes"] >= LARGE_BYTES) & ~large["pageable"]]
+    pinned = large[(large["src_kind"] == PINNED) | (large["dst_kind"] == PINNED)]
     if len(pinned) >= 3:
         slow, middle, fast = np.percentile(pinned["rate_bytes_per_s"], (25, 50, 75))
         return device, direction, float(middle), float(slow), float(fast), True
     if profile is not None and profile.is_of(str(about["name"])):
-        told = profile.pinned_rate(direction)
-        if told is not None:
-            return device, direction, told.median, told.low, told.high, True
+        measured = profile.pinned_rate(direction)
+        if measured is not None:
+            return device, direction, measured.median, measured.low, measured.high, True
     link = link_bytes_per_s(major)
     return device, direction, link, link / 2, link * 1.2, False
 
 
 def link_bytes_per_s(compute_major: int) -> float:
-    """Returns what a x16 link carries that GPUs of a compute capability have."""
+    """Returns the rate of a x16 link of the generation that GPUs of a compute capability have."""
     return next(rate for least, rate in _LINK_BYTES_PER_S if max(compute_major, 0) >= least)
 
 
 def pinned_ns(copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s") -> np.ndarray:
-    """Returns what each copy would take at the pinned rate of its device and direction, ns; no
-    more than it took."""
+    """Returns how long each copy would take at the pinned rate of its device and direction, at most
+    as long as it took, ns."""
     took = (copies["end_ns"] - copies["start_ns"]).to_numpy()
     return np.asarray(np.minimum(took, moved_ns(copies, rates, column)), dtype=np.int64)
 
 
 def moved_ns(copies: pd.DataFrame, rates: pd.DataFrame, column: str = "bytes_per_s") -> np.ndarray:
-    """Returns what moving the bytes takes at the pinned rate of their device and direction, ns."""
+    """Returns how long moving the bytes takes at the pinned rate of their device and direction,
+    ns."""
     row = same_keys(copies, rates, ["device", "direction"])
     rate = np.where(row >= 0, rates[column].to_numpy()[row], np.inf)
     return np.asarray(_SETUP_NS + copies["bytes"].to_numpy() * 1e9 / rate, dtype=np.int64)
