@@ -129,6 +129,7 @@ def chains(
     A fused kernel keeps intermediate results in registers and moves the other bytes at the chain's
     bandwidth. In `slow_ns` it still writes intermediates, as they are needed elsewhere; in
     `fast_ns` it also keeps what kernels before a reduction read, or made for those behind it.
+    None is below the time of the chain's shortest kernel.
     """
     chain = chain_kernels["chain"].to_numpy()
     mine = kernels.at(chain_kernels["kernel"].to_numpy())
