@@ -24,6 +24,7 @@ from nsysdoctor.diagnosis.summary import (
     steps_of,
     trace_info,
     window_of,
+    work_of,
 )
 from nsysdoctor.errors import UsageError
 from nsysdoctor.replay.replay import Replay, finishes_of
@@ -65,7 +66,7 @@ def diagnose(path: str | Path, options: Options | None = None) -> Report:
 _DESCRIBED = (
     "window", "step_marks", "steps", "phases", "devices", "time_budget", "idle_parts",
     "launches", "ops", "submissions", "names", "kernels", "metrics", "overruns", "arrivals",
-    "rank_activity", "clock", "ecosystem", "horizon", "step_lengths", "lost_time",
+    "rank_activity", "clock", "ecosystem", "horizon", "step_lengths", "lost_time", "step_work",
 )  # fmt: skip
 """The tables that the report reads for itself."""
 
@@ -171,6 +172,7 @@ def _described(trace: Trace, index: int, brief: bool) -> Report:
         metrics=metrics_of(trace, index),
         kernels=kernel_summary(trace, index),
         notes=notes_of(trace, index),
+        work=work_of(trace, index),
     )
 
 

@@ -20,6 +20,7 @@ from nsysdoctor.report.model import (
     Steps,
     TraceInfo,
     Window,
+    Work,
 )
 from nsysdoctor.tables.account.time_budget import ran_between
 from nsysdoctor.tables.activity.gpu_rows import GRAPH, KERNEL
@@ -227,3 +228,20 @@ def metrics_of(trace: Trace, index: int) -> list[Metric]:
     if "metrics" not in table_recipes():
         return []
     return [replace(metric, trace=index) for metric in trace.optional("metrics") or []]
+
+
+def work_of(trace: Trace, index: int) -> list[Work]:
+    """Returns what a steady step does, by device, kind and name; see the table `step_work`."""
+    rows = trace.table("step_work").to_dict("records")
+    return [
+        Work(
+            trace=index,
+            device=None if row["device"] < 0 else int(row["device"]),
+            kind=row["kind"],
+            name=str(row["name"]),
+            count=round(float(row["count"]), 4),
+            ns=round(float(row["ns"]), 1),
+            size=None if np.isnan(row["size"]) else round(float(row["size"]), 1),
+        )
+        for row in rows
+    ]

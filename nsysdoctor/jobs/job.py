@@ -166,6 +166,7 @@ def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Repo
             for r, place_of in zip(reports, union.place_of, strict=True)
             for row in renumbered(r.lost_time, place_of)
         ],
+        work=[w for r in reports for w in r.work],
         notes=[*(n for r in reports for n in r.notes), *_job_notes(reports, summaries)],
     )
 

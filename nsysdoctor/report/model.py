@@ -189,6 +189,27 @@ class KernelRow:
     peak_ratio: float | None
 
 
+WorkKind = Literal["kernel", "copy", "set", "graph", "call"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a steady step does under one name: of GPU work by device, of calls by trace.
+
+    `count` and `ns` are per steady step, of the whole window where no steady step is known;
+    `size` is the mean blocks of a kernel's launches or the mean bytes of a copy. An empty name
+    sums up what is not told by name.
+    """
+
+    trace: int
+    device: int | None
+    kind: WorkKind
+    name: str
+    count: float
+    ns: float
+    size: float | None
+
+
 @dataclass(frozen=True)
 class Evidence:
     """A place in the trace that shows the finding."""
@@ -318,6 +339,7 @@ class Report:
     notes: list[Note] = field(default_factory=list)
     capture_faults: list[CaptureFault] = field(default_factory=list)
     lost_time: list[LostTime] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 
