@@ -15,7 +15,8 @@ from nsysdoctor.errors import EmptyTraceError, UnreadableTraceError, UsageError
 if TYPE_CHECKING:
     from nsysdoctor.config import Config
     from nsysdoctor.gate.baseline import Baseline
-    from nsysdoctor.gate.verdict import Verdict
+    from nsysdoctor.gate.verdict import Mismatch, Verdict
+    from nsysdoctor.report.model import Report
 
 
 class VerdictFormat(StrEnum):
@@ -57,6 +58,9 @@ def gate(
         VerdictFormat, typer.Option("--format", help="What to print.")
     ] = VerdictFormat.TERMINAL,
     window: Window = None,
+    normalize_clocks: Annotated[
+        bool, typer.Option(help="Judge without one factor that all kernels share.")
+    ] = False,
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no hints.")] = False,
     verbose: Annotated[
@@ -66,7 +70,7 @@ def gate(
     """Judge runs: exit status 0 pass, 1 fail, 2 cannot judge."""
     from nsysdoctor.commands.inputs import write_files
 
-    verdict = _judged(traces, baseline, min_utilization, config, window)
+    verdict = _judged(traces, baseline, min_utilization, config, window, normalize_clocks)
     writers = _writers(verdict)
     inputs = [*traces, *([baseline] if baseline else [])]
     by_extension = {
@@ -87,23 +91,39 @@ def _judged(
     min_utilization: float | None,
     config: Path | None,
     window: str | None,
+    normalize_clocks: bool,
 ) -> Verdict:
-    """The verdict. A trace that cannot be analysed gives the verdict `cannot judge`."""
+    """The verdict; a trace that cannot be analysed forbids a pass, but hides no failure."""
+    from dataclasses import replace
     from datetime import UTC, datetime
 
-    from nsysdoctor.commands.inputs import load_reports, settings
+    from nsysdoctor.commands.inputs import settings
     from nsysdoctor.gate.judge import judge
     from nsysdoctor.gate.limits import with_min_utilization
-    from nsysdoctor.gate.refusal import refused
 
     chosen = settings(config)
     limits = with_min_utilization(chosen.gate, min_utilization)
     known = _baseline(baseline, chosen, config)
-    try:
-        reports = load_reports(traces, chosen, window)
-    except (EmptyTraceError, UnreadableTraceError) as error:
-        return refused(error, [str(path) for path in traces])
-    return judge(reports, known, limits, datetime.now(UTC).date())
+    limits = replace(limits, normalize_clocks=limits.normalize_clocks or normalize_clocks)
+    reports, unread = _loaded(traces, chosen, window)
+    verdict = judge(reports, known, limits, datetime.now(UTC).date(), unread)
+    return replace(verdict, traces=[str(path) for path in traces])
+
+
+def _loaded(
+    traces: list[Path], config: Config, window: str | None
+) -> tuple[list[Report], list[Mismatch]]:
+    """The reports on the traces that can be analysed, and why the others cannot."""
+    from nsysdoctor.commands.inputs import load_reports
+    from nsysdoctor.gate.verdict import Mismatch
+
+    reports, unread = [], []
+    for path in traces:
+        try:
+            reports += load_reports([path], config, window)
+        except (EmptyTraceError, UnreadableTraceError) as error:
+            unread.append(Mismatch("trace", "", error.message, error.hint))
+    return reports, unread
 
 
 def _baseline(path: Path | None, config: Config, config_path: Path | None) -> Baseline | None:
@@ -173,9 +193,12 @@ def save(
     """Write a baseline of one or more good runs, small enough to keep in git."""
     from nsysdoctor.commands.inputs import load_reports, settings, write_files
     from nsysdoctor.gate.baseline import make_baseline
+    from nsysdoctor.gate.comparable.captures import refuse_unsound
 
     chosen = settings(config)
-    made = make_baseline(load_reports(traces, chosen, window), chosen.gate.min_steps)
+    reports = load_reports(traces, chosen, window)
+    refuse_unsound(reports, chosen.gate)
+    made = make_baseline(reports, chosen.gate.min_steps)
     write_files([output], traces, {".json": made.to_json}, force, quiet=False)
 
 

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from nsysdoctor.diff.kernels import KernelChange, kernel_changes
-from nsysdoctor.gate.baseline import Series, Setup, make_baseline, setup_text
-from nsysdoctor.gate.case import Case, make_case, middle, value_of
+from nsysdoctor.gate.baseline import Setup, make_baseline, setup_text
+from nsysdoctor.gate.case import Case, make_case
 from nsysdoctor.gate.known import Pair, findings_of_runs, match_findings
 from nsysdoctor.gate.limits import Limits, bound_of
-from nsysdoctor.gate.statistics import compare
+from nsysdoctor.gate.series import Series, middle, value_of
+from nsysdoctor.gate.statistics import Sizes, compare
 from nsysdoctor.report.metrics import METRICS, Unit
 from nsysdoctor.report.model import Report
 
@@ -123,7 +124,9 @@ def _metric_change(case: Case, old: Series, new: Series) -> MetricChange | None:
     if abs(effect) <= threshold:
         return None
     better = "lower" if kind.better == "neither" else kind.better
-    change = compare(old.runs, new.runs, better=better, threshold=threshold, min_runs=3)
+    # One run a side: what its own steps show is all the noise that is known.
+    sizes = Sizes(threshold)
+    change = compare(old.runs, new.runs, better=better, sizes=sizes, min_runs=1)
     if change.change not in ("worse", "better", "too_few"):
         return None
     state: MetricState = "unclear"

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from nsysdoctor.errors import UsageError
+from nsysdoctor.gate.comparable.devices import renumbered
+from nsysdoctor.gate.comparable.work import work_of_runs
 from nsysdoctor.gate.known import KnownFinding, findings_of_runs
-from nsysdoctor.gate.statistics import RunValue, run_value
-from nsysdoctor.report.metrics import METRIC_ORDER, Unit, report_metrics
-from nsysdoctor.report.model import Metric, Report, State
+from nsysdoctor.gate.series import Key, Series
+from nsysdoctor.gate.statistics import run_value
+from nsysdoctor.report.identity import distinct_runs
+from nsysdoctor.report.metrics import METRIC_ORDER, report_metrics
+from nsysdoctor.report.model import DeviceBudget, Gpu, Metric, Report, State, Work
 
 FORMAT = "nsysdoctor-baseline"
 FORMAT_VERSION = 1
 DIGITS = 9
 
-Key = tuple[int, int | None, str]
-
-
 @dataclass(frozen=True)
 class DeviceName:
-    """A GPU that ran work, and which trace saw it."""
+    """A GPU that ran work, which trace saw it, and what tells it from others of its name."""
 
     trace: int
     device: int
     name: str
+    memory_bytes: int | None = None
+    bandwidth_bytes_per_s: int | None = None
+    sm_count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,27 +45,6 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Series:
-    """One metric on one device, over all runs."""
-
-    trace: int
-    device: int | None
-    metric: str
-    unit: Unit
-    runs: list[RunValue]
-
-    @property
-    def key(self) -> Key:
-        """Returns what identifies the series: trace, device, metric."""
-        return self.trace, self.device, self.metric
-
-    @property
-    def values(self) -> list[float]:
-        """Returns one value per run."""
-        return [run.value for run in self.runs]
-
-
-@dataclass(frozen=True)
 class Baseline:
     """What k runs of the same program measured. Holds no path, name or time of a run."""
 
@@ -70,6 +53,7 @@ class Baseline:
     setup: Setup
     series: list[Series]
     findings: list[KnownFinding]
+    work: list[Work] = field(default_factory=list)
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 
@@ -79,6 +63,7 @@ class Baseline:
         parts.append(f'"rules": {_lines([f"{_dump(k)}: {_dump(v)}" for k, v in self._rules()])}')
         parts.append(_list("metrics", [_series_data(series) for series in self.series]))
         parts.append(_list("findings", [_finding_data(finding) for finding in self.findings]))
+        parts.append(_list("work", [asdict(row) for row in self.work]))
         return "{\n" + ",\n".join(parts) + "\n}\n"
 
     def _head(self) -> list[tuple[str, object]]:
@@ -88,7 +73,7 @@ class Baseline:
             ("format_version", self.format_version),
             ("tool_version", self.tool_version),
             ("runs", self.runs),
-            ("devices", [asdict(device) for device in setup.devices]),
+            ("devices", [_device_data(device) for device in setup.devices]),
             ("tables", setup.tables),
             ("window", setup.window),
             ("steps", setup.steps),
@@ -122,6 +107,10 @@ def _series_data(series: Series) -> dict[str, object]:
     return data
 
 
+def _device_data(device: DeviceName) -> dict[str, object]:
+    return {key: value for key, value in asdict(device).items() if value is not None}
+
+
 def _finding_data(finding: KnownFinding) -> dict[str, object]:
     data = asdict(finding)
     del data["message"]
@@ -146,6 +135,7 @@ def make_baseline(reports: Sequence[Report], min_steps: int = 8) -> Baseline:
     """
     if not reports:
         raise UsageError("a baseline needs at least one run", "give traces or report.json files")
+    reports = _aligned(distinct_runs(reports))
     setups = [setup_of(report) for report in reports]
     for place, setup in enumerate(setups, start=1):
         _check_run(place, setup, setups[0])
@@ -155,7 +145,16 @@ def make_baseline(reports: Sequence[Report], min_steps: int = 8) -> Baseline:
         setup=_common_setup(setups),
         series=series_of_runs(reports, min_steps),
         findings=findings_of_runs(reports),
+        work=work_of_runs(reports),
     )
+
+
+def _aligned(reports: Sequence[Report]) -> list[Report]:
+    """The runs with their GPUs numbered as in the first."""
+    first = reports[0]
+    work = work_of_runs([first])
+    places = [(d.trace, d.device) for d in first.devices if d.span_ns > 0]
+    return [first, *(renumbered(report, work, places) for report in reports[1:])]
 
 
 def _check_run(place: int, setup: Setup, first: Setup) -> None:
@@ -165,7 +164,7 @@ def _check_run(place: int, setup: Setup, first: Setup) -> None:
         )
     for name in ("devices", "window", "steps"):
         mine, others = getattr(setup, name), getattr(first, name)
-        if mine != others:
+        if setup_text(mine) != setup_text(others):
             raise UsageError(
                 f"run {place} differs from run 1 in its {name}: "
                 f"{setup_text(mine)}, not {setup_text(others)}",
@@ -176,7 +175,7 @@ def _check_run(place: int, setup: Setup, first: Setup) -> None:
 def setup_text(value: object) -> str:
     """Returns a part of a set-up in words."""
     if isinstance(value, list):
-        names = [f"{d.name}" if isinstance(d, DeviceName) else str(d) for d in value]
+        names = [d.name if isinstance(d, DeviceName) else str(d) for d in value]
         counted = {name: names.count(name) for name in names}
         return ", ".join(f"{n} x {name}" for name, n in counted.items()) or "none"
     return str(value) or "none"
@@ -184,7 +183,7 @@ def setup_text(value: object) -> str:
 
 def setup_of(report: Report) -> Setup:
     """Returns the circumstances of one run."""
-    devices = [DeviceName(d.trace, d.device, d.name) for d in report.devices if d.span_ns > 0]
+    devices = [_device_name(d, report) for d in report.devices if d.span_ns > 0]
     tables = {name for trace in report.traces for name, rows in trace.rows.items() if rows}
     steps = f"{report.steps.basis} {report.steps.label}".strip() if report.steps else "none"
     if report.steps and report.steps.basis == "period":
@@ -196,6 +195,20 @@ def setup_of(report: Report) -> Setup:
         steps=steps,
         schemas=sorted({trace.schema_version or "unknown" for trace in report.traces}),
         rules={outcome.rule: outcome.state for outcome in report.outcomes},
+    )
+
+
+def _device_name(budget: DeviceBudget, report: Report) -> DeviceName:
+    traces = report.traces[budget.trace : budget.trace + 1]
+    gpus = [gpu for trace in traces for gpu in trace.gpus if gpu.device == budget.device]
+    gpu = gpus[0] if gpus else Gpu(budget.device, budget.name)
+    return DeviceName(
+        budget.trace,
+        budget.device,
+        budget.name,
+        gpu.total_memory_bytes,
+        gpu.memory_bandwidth_bytes_per_s,
+        gpu.sm_count,
     )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from nsysdoctor.errors import UsageError
-from nsysdoctor.gate.baseline import FORMAT, FORMAT_VERSION, Baseline, DeviceName, Series, Setup
+from nsysdoctor.gate.baseline import FORMAT, FORMAT_VERSION, Baseline, DeviceName, Setup
 from nsysdoctor.gate.known import KnownFinding
+from nsysdoctor.gate.series import Series
 from nsysdoctor.gate.statistics import RunValue
 from nsysdoctor.report.metrics import METRICS, Unit
-from nsysdoctor.report.model import State
+from nsysdoctor.report.model import State, Work
 
 _HINT = "make one with: nsysdoctor baseline save run.sqlite -o perf.json"
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -52,6 +53,7 @@ class _File:
     rules: dict[str, State]
     metrics: list[_SeriesRow]
     findings: list[KnownFinding]
+    work: list[Work] = field(default_factory=list)
 
 
 def read_baseline(text: str) -> Baseline:
@@ -83,4 +85,4 @@ def _check_row(row: _SeriesRow, runs: int) -> None:
 def _baseline(file: _File) -> Baseline:
     setup = Setup(file.devices, file.tables, file.window, file.steps, file.schemas, file.rules)
     series = [row.series() for row in file.metrics]
-    return Baseline(file.tool_version, file.runs, setup, series, file.findings)
+    return Baseline(file.tool_version, file.runs, setup, series, file.findings, file.work)

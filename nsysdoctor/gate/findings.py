@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from nsysdoctor.gate.baseline import Baseline
 from nsysdoctor.gate.known import KnownFinding, Pair, findings_of_runs, match_findings
 from nsysdoctor.gate.limits import Limits, Waiver, check_rules, matches
-from nsysdoctor.gate.verdict import FindingLine, FindingState
+from nsysdoctor.gate.verdict import FindingLine, FindingState, Line
 from nsysdoctor.report.model import Report
 
-_ORDER: tuple[FindingState, ...] = ("new", "worse", "waived", "known", "fixed")
+_ORDER: tuple[FindingState, ...] = ("new", "worse", "waived", "known", "fixed", "unjudged")
 
 
 def judge_findings(
-    reports: Sequence[Report], baseline: Baseline | None, limits: Limits, today: date | None
+    reports: Sequence[Report],
+    baseline: Baseline | None,
+    limits: Limits,
+    today: date | None,
+    silent: frozenset[str] = frozenset(),
 ) -> list[FindingLine]:
     """Returns one line per finding of the runs and of the baseline, failures first.
 
     A new or worse finding of level low or above fails when its rule is at error level and no
-    waiver holds; without a baseline every finding is new. Rules that are off give no line.
+    waiver holds; without a baseline every finding is new. Rules that are off give no line; what
+    the `silent` ones found before, which gave no answer now, is not fixed but not judged.
     """
     check_rules(limits, _rule_names(reports, baseline))
     before = baseline.findings if baseline else []
     pairs = match_findings(before, findings_of_runs(reports))
-    lines = [_finding_line(pair, limits, today) for pair in pairs]
+    lines = [_finding_line(pair, limits, today, silent) for pair in pairs]
     kept = [line for line in lines if limits.rules.get(line.rule) != "off"]
     return sorted(kept, key=_order)
 
@@ -43,10 +49,13 @@ def _order(line: FindingLine) -> tuple[bool, int, float, str, str, int, int]:
     return not line.failed, place, saving, line.rule, line.subject, line.trace, device
 
 
-def _finding_line(pair: Pair, limits: Limits, today: date | None) -> FindingLine:
+def _finding_line(
+    pair: Pair, limits: Limits, today: date | None, silent: frozenset[str]
+) -> FindingLine:
     shown = pair.after or pair.before
     assert shown is not None
     state = _state(pair)
+    state = "unjudged" if state == "fixed" and shown.rule in silent else state
     waiver = waiver_of(shown, limits.waivers, today) if state in ("new", "worse", "known") else None
     state = "waived" if waiver else state
     acting = shown.level != "info" and state in ("new", "worse")
@@ -85,7 +94,7 @@ def waiver_of(
 
 
 def _covers(waiver: Waiver, finding: KnownFinding) -> bool:
-    return waiver.rule == finding.rule and matches(waiver.subject, finding.subject)
+    return waiver.rule == finding.rule != "" and matches(waiver.subject, finding.subject)
 
 
 def _expired(waiver: Waiver, today: date | None) -> bool:
@@ -97,10 +106,26 @@ def _waiver_text(waiver: Waiver) -> str:
     return f"{waiver.reason}{until}"
 
 
-def obsolete_texts(reports: Sequence[Report], limits: Limits, today: date | None) -> list[str]:
+def waived_lines(lines: Sequence[Line], limits: Limits, today: date | None) -> list[Line]:
+    """Returns the lines, those that failed and are waived today with the reason of that."""
+    waivers = {w.metric: w for w in reversed(limits.waivers) if w.metric and not _expired(w, today)}
+    return [_waived(line, waivers.get(line.metric)) for line in lines]
+
+
+def _waived(line: Line, waiver: Waiver | None) -> Line:
+    if waiver is None or line.state not in ("failed", "unclear"):
+        return line
+    why = "; ".join(part for part in (_waiver_text(waiver), line.why) if part)
+    return replace(line, state="waived", why=why)
+
+
+def obsolete_texts(
+    reports: Sequence[Report], limits: Limits, today: date | None, lines: Sequence[Line] = ()
+) -> list[str]:
     """Returns which waivers and relaxed limits the runs no longer need, and which expired."""
     return [
         *_obsolete_waivers(reports, limits, today),
+        *_obsolete_metrics(limits, today, lines),
         *_obsolete_rules(reports, limits),
     ]
 
@@ -108,13 +133,24 @@ def obsolete_texts(reports: Sequence[Report], limits: Limits, today: date | None
 def _obsolete_waivers(reports: Sequence[Report], limits: Limits, today: date | None) -> list[str]:
     findings = findings_of_runs(reports)
     texts = []
-    for waiver in limits.waivers:
+    for waiver in (w for w in limits.waivers if w.rule):
         name = waiver.rule if waiver.subject == "*" else f"{waiver.rule} ({waiver.subject})"
         if not any(_covers(waiver, finding) for finding in findings):
             if all(_answered(report, waiver.rule) for report in reports):
                 texts.append(f"waiver of {name} is no longer needed: nothing is found")
         elif _expired(waiver, today):
             texts.append(f"waiver of {name} expired on {waiver.expires}; the finding counts again")
+    return texts
+
+
+def _obsolete_metrics(limits: Limits, today: date | None, lines: Sequence[Line]) -> list[str]:
+    texts = []
+    for waiver in (w for w in limits.waivers if w.metric):
+        states = {line.state for line in lines if line.metric == waiver.metric}
+        if _expired(waiver, today) and states & {"failed", "unclear"}:
+            texts.append(f"waiver of {waiver.metric} expired on {waiver.expires}; it counts again")
+        elif states and not states & {"waived", "failed", "unclear", "unjudged"}:
+            texts.append(f"waiver of {waiver.metric} is no longer needed: it holds its limits")
     return texts
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from nsysdoctor.errors import UsageError
+from nsysdoctor.gate.noise import Noise
 from nsysdoctor.report.metrics import METRICS, Level, MetricKind
 
 
@@ -38,12 +41,19 @@ class DeviceLimits:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A finding that is accepted for a reason, until a day (inclusive) if one is given."""
+    """A finding or a metric that is accepted for a reason, until a day (inclusive) if one is given.
 
-    rule: str
-    reason: str
+    Names a `rule`, of whose findings it covers those on `subject`, or a `metric`.
+    """
+
+    rule: str = ""
+    reason: str = ""
     subject: str = "*"
     expires: date | None = None
+    metric: str = ""
+
+
+Unclear = Literal["pass", "warn", "cannot_judge"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,10 @@ class Limits:
 
     `rules` maps a rule to off, warn or error for its new or worse findings; `devices` maps a GPU
     name or pattern to limits that replace the general ones. `min_steps` and `min_runs` are the
-    least that shows a spread.
+    least that shows a spread. `noise` states how much runs differ where repeats do not show it.
+    `unclear` says what becomes of a likely change that noise could have made. `work` is `any`
+    where another workload is no obstacle; `normalize_clocks` takes one factor on all kernels for
+    the machine's and judges without it.
     """
 
     metrics: dict[str, MetricLimit] = field(default_factory=dict)
@@ -62,6 +75,10 @@ class Limits:
     min_steps: int = 8
     min_runs: int = 3
     baseline: str | None = None
+    noise: Noise = field(default_factory=Noise)
+    unclear: Unclear = "cannot_judge"
+    work: Literal["same", "any"] = "same"
+    normalize_clocks: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,10 @@ class Bound:
     def threshold(self, baseline: float, step_ns: float) -> float:
         """Returns the least difference that counts, for a baseline value and a step time in ns."""
         return max(self.ratio * abs(baseline), self.floor, self.step_share * step_ns)
+
+    def sight(self, threshold: float) -> float:
+        """Returns the change for the worse that may not pass unseen where runs are repeated."""
+        return 2 * threshold if self.kind.sighted and self.change_level == "error" else math.inf
 
 
 def bound_of(limits: Limits, metric: str, device_name: str) -> Bound:
@@ -112,7 +133,7 @@ def _merged(limits: Limits, metric: str, device_name: str) -> MetricLimit:
     given = limits.metrics.get(metric, MetricLimit())
     for pattern in sorted(limits.devices):
         special = limits.devices[pattern].metrics.get(metric)
-        if special is not None and matches(pattern, device_name):
+        if special is not None and names_device(pattern, device_name):
             given = replace(given, **{k: v for k, v in vars(special).items() if v is not None})
     return given
 
@@ -127,6 +148,34 @@ def matches(pattern: str, text: str) -> bool:
     if "*" in pattern or "?" in pattern:
         return fnmatchcase(text, pattern)
     return pattern in text
+
+
+def names_device(pattern: str, name: str) -> bool:
+    """Returns whether a pattern names a GPU: by whole words, or as a glob with * or ?.
+
+    `A10` names the NVIDIA A10, not the A100.
+    """
+    wanted, text = pattern.casefold(), name.casefold()
+    if "*" in wanted or "?" in wanted:
+        return fnmatchcase(text, wanted)
+    words, asked = _WORD.findall(text), _WORD.findall(wanted)
+    places = range(len(words) - len(asked) + 1)
+    return bool(asked) and any(words[at : at + len(asked)] == asked for at in places)
+
+
+_WORD = re.compile(r"[a-z0-9.]+")
+
+
+def check_devices(limits: Limits, names: Iterable[str]) -> None:
+    """Raises UsageError when sections are given for GPUs and none is about a GPU of the runs."""
+    known = sorted(set(names))
+    if not limits.devices or not known:
+        return
+    if not any(names_device(pattern, name) for pattern in limits.devices for name in known):
+        sections = ", ".join(f'gate.devices."{pattern}"' for pattern in limits.devices)
+        raise UsageError(
+            f"{sections} is about no GPU of these runs", f"the runs have: {', '.join(known)}"
+        )
 
 
 def with_min_utilization(limits: Limits, ratio: float | None) -> Limits:
@@ -145,6 +194,8 @@ def check_limits(limits: Limits) -> Limits:
         _check_metrics(special.metrics, f'gate.devices."{pattern}".metrics')
     for waiver in limits.waivers:
         _check_waiver(waiver)
+    for name in ("device", "host", "least"):
+        _check_number(f"gate.noise.{name}", getattr(limits.noise, name), 1.0)
     for name, value in (("min_steps", limits.min_steps), ("min_runs", limits.min_runs)):
         if value < 2:
             raise UsageError(f"gate.{name} is {value}", "a spread needs at least 2")
@@ -164,8 +215,8 @@ def _check_metrics(metrics: Mapping[str, MetricLimit], place: str) -> None:
 
 
 def _most(metric: str, part: str) -> float | None:
-    """The largest value that makes sense: ratios are 0 to 1."""
-    return 1.0 if METRICS[metric].unit == "ratio" and part != "max_regression" else None
+    """The largest value that makes sense: ratios and shares are 0 to 1."""
+    return 1.0 if METRICS[metric].unit == "ratio" or part == "max_regression" else None
 
 
 def _check_number(place: str, value: float | None, most: float | None) -> None:
@@ -181,9 +232,16 @@ def _check_number(place: str, value: float | None, most: float | None) -> None:
 
 
 def _check_waiver(waiver: Waiver) -> None:
+    if bool(waiver.rule) == bool(waiver.metric):
+        raise UsageError(
+            "a waiver names a rule or a metric", 'write rule = "..." or metric = "...", not both'
+        )
+    name = waiver.rule or waiver.metric
+    if waiver.metric:
+        known_name(waiver.metric, METRICS, "metric in gate.waivers")
     if not waiver.reason.strip():
         raise UsageError(
-            f"the waiver of {waiver.rule} gives no reason", "say why it is accepted: reason = ..."
+            f"the waiver of {name} gives no reason", "say why it is accepted: reason = ..."
         )
 
 
@@ -193,7 +251,8 @@ def check_rules(limits: Limits, known: Iterable[str]) -> None:
     for rule in limits.rules:
         known_name(rule, names, "rule in gate.rules")
     for waiver in limits.waivers:
-        known_name(waiver.rule, names, "rule in gate.waivers")
+        if waiver.rule:
+            known_name(waiver.rule, names, "rule in gate.waivers")
 
 
 def known_name(name: str, known: Iterable[str], what: str) -> None:

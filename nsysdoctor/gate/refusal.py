@@ -30,22 +30,10 @@ def without_kernels(report: Report) -> EmptyTraceError | None:
 
 def refused(error: NsysDoctorError, traces: Sequence[str]) -> Verdict:
     """Returns the verdict on traces that cannot be analysed: cannot judge, with the reason."""
-    return _cannot_judge([Mismatch("trace", "", error.message, error.hint)], traces)
+    return cannot_judge([Mismatch("trace", "", error.message, error.hint)], traces)
 
 
-def unfit(reports: Sequence[Report]) -> Verdict:
-    """Returns the verdict on runs whose captures are at fault: nothing in them passes or fails."""
-    faults = {
-        (f.kind, f.text): Mismatch(_FAULTS[f.kind], "", f.text, f.hint)
-        for report in reports
-        for f in report.capture_faults
-    }
-    return _cannot_judge(
-        list(faults.values()), [trace.path for report in reports for trace in report.traces]
-    )
-
-
-_FAULTS: dict[FaultKind, str] = {
+FAULTS: dict[FaultKind, str] = {
     "impossible_rows": "rows that cannot be",
     "hidden_graphs": "CUDA graph replays",
     "lost_operations": "lost GPU operations",
@@ -54,7 +42,8 @@ _FAULTS: dict[FaultKind, str] = {
 }
 
 
-def _cannot_judge(mismatches: list[Mismatch], traces: Sequence[str]) -> Verdict:
+def cannot_judge(mismatches: Sequence[Mismatch], traces: Sequence[str]) -> Verdict:
+    """Returns the verdict on runs of which none can be judged."""
     from nsysdoctor import __version__
 
     return Verdict(
@@ -64,7 +53,7 @@ def _cannot_judge(mismatches: list[Mismatch], traces: Sequence[str]) -> Verdict:
         baseline_runs=None,
         lines=[],
         findings=[],
-        mismatches=mismatches,
+        mismatches=list(mismatches),
         obsolete=[],
         notes=[],
         traces=list(traces),

@@ -13,11 +13,31 @@ FORMAT = "nsysdoctor-verdict"
 FORMAT_VERSION = 1
 
 Answer = Literal["pass", "fail", "cannot_judge"]
-LineState = Literal["failed", "warned", "unjudged", "unclear", "improved", "passed"]
+LineState = Literal["failed", "warned", "unjudged", "unclear", "waived", "improved", "passed"]
 Relation = Literal[">=", "<="]
-FindingState = Literal["new", "worse", "known", "fixed", "waived"]
+FindingState = Literal["new", "worse", "known", "fixed", "waived", "unjudged"]
 
 EXIT_CODES: dict[Answer, int] = {"pass": 0, "fail": 1, "cannot_judge": 2}
+
+
+CulpritKind = Literal["kernel", "graph", "copy", "idle", "rest"]
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """One part of a step and how much it takes before and after; all of a line add up to the
+    change of the step. `beside` names the calls that grew with it."""
+
+    kind: CulpritKind
+    name: str
+    before_ns: float
+    after_ns: float
+    beside: str = ""
+
+    @property
+    def growth_ns(self) -> float:
+        """Returns how much more time the part takes per step."""
+        return self.after_ns - self.before_ns
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,7 @@ class Line:
     margin: float | None
     why: str
     next: str
+    culprits: list[Culprit] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,7 +13,8 @@ from typing import Any
 from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.baseline import series_of_runs, setup_of, setup_text
 from nsysdoctor.gate.limits import Limits, bound_of
-from nsysdoctor.gate.statistics import RunValue, compare
+from nsysdoctor.gate.statistics import RunValue, Sizes, compare
+from nsysdoctor.report.identity import content_id
 from nsysdoctor.report.metrics import METRIC_ORDER, METRICS, Unit
 from nsysdoctor.report.model import Report
 
@@ -72,21 +71,6 @@ class StepChange:
     commit: str
     before: float
     after: float
-
-
-def content_id(report: Report) -> str:
-    """Returns 16 hex digits of what was measured: the same trace gives the same id anywhere.
-
-    Paths, the tool's version and the seconds that rules took do not count.
-    """
-    bare = replace(
-        report,
-        tool_version="",
-        traces=[replace(trace, path="") for trace in report.traces],
-        outcomes=[replace(outcome, seconds=0.0) for outcome in report.outcomes],
-    )
-    text = json.dumps(asdict(bare), sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def add(path: Path, reports: Sequence[Report], origin: Origin) -> int:
@@ -269,7 +253,7 @@ def _strength(metric: str, before: Sequence[float], after: Sequence[float]) -> f
         [RunValue(value, None, 0, 0) for value in before],
         [RunValue(value, None, 0, 0) for value in after],
         better="lower" if kind.better == "neither" else kind.better,
-        threshold=bound_of(limits, metric, "").threshold(median(before), 0.0),
+        sizes=Sizes(bound_of(limits, metric, "").threshold(median(before), 0.0)),
         min_runs=limits.min_runs,
     )
     if change.change not in ("worse", "better"):

@@ -33,8 +33,9 @@ class MetricKind:
     """What is known about a metric before any trace is read.
 
     A difference smaller than the largest of `ratio` x baseline, `floor` and `step_share` x step
-    time is no change. `level` is what a regression means unless a limit overrides it. `per_step` is
-    false for metrics with one value per run; for these only repeated runs show a spread.
+    time is no change. `level` is what a regression means unless a limit says otherwise.
+    `per_step` is false for metrics that have one value a run, so that only repeats show a spread.
+    Of a `sighted` one a change of twice the least must not pass unseen where runs are repeated.
     """
 
     name: str
@@ -47,6 +48,7 @@ class MetricKind:
     level: Level = "warn"
     per_step: bool = True
     rule: str = "gpu_idle"
+    sighted: bool = False
 
 
 def _idle_kind(cause: str, rule: str) -> MetricKind:
@@ -54,7 +56,7 @@ def _idle_kind(cause: str, rule: str) -> MetricKind:
     return MetricKind(f"idle_{cause}_ns", "ns", "lower", title, 0.10, 2_000, 0.02, rule=rule)
 
 
-_CAUSE_RULE = {
+CAUSE_RULES = {
     "synchronization": "sync_in_loop",
     "blocking_copy": "pageable_copy",
     "allocation": "allocation_churn",
@@ -72,9 +74,13 @@ _KINDS: tuple[MetricKind, ...] = (
         "utilization_ratio", "ratio", "higher", "GPU utilization", 0.0, 0.02, level="error"
     ),
     MetricKind("busy_ratio", "ratio", "higher", "GPU busy", 0.0, 0.02),
-    MetricKind("step_ns", "ns", "lower", "step time", 0.05, 1_000),
+    MetricKind("step_ns", "ns", "lower", "step time", 0.025, 1_000, level="error", sighted=True),
+    MetricKind(
+        "span_ns", "ns", "lower", "time from the first to the last GPU operation", 0.025, 1_000,
+        level="error", sighted=True,
+    ),
     MetricKind("idle_ns", "ns", "lower", "GPU idle", 0.05, 2_000, 0.02),
-    *(_idle_kind(cause, _CAUSE_RULE.get(cause, "gpu_idle")) for cause in CAUSES),
+    *(_idle_kind(cause, CAUSE_RULES.get(cause, "gpu_idle")) for cause in CAUSES),
     MetricKind(
         "exposed_communication_ns",
         "ns",
@@ -155,6 +161,7 @@ def _budget_metrics(report: Report) -> list[Metric]:
         for name, value in (
             ("utilization_ratio", d.utilization_ratio),
             ("busy_ratio", d.busy_ratio),
+            ("span_ns", d.span_ns),
             ("idle_ns", d.idle_ns),
             ("exposed_communication_ns", d.exposed_communication_ns),
             ("exposed_copy_ns", d.exposed_copy_ns),

@@ -252,7 +252,7 @@ def _line_draft(line: Line) -> _Draft:
 
 _STATES: dict[str, BaselineState] = {
     "new": "new", "worse": "updated", "known": "unchanged", "waived": "unchanged",
-    "fixed": "absent",
+    "fixed": "absent", "unjudged": "unchanged",
 }  # fmt: skip
 
 
@@ -262,7 +262,7 @@ def _finding_drafts(verdict: Verdict) -> list[_Draft]:
 
 def _finding_draft(line: FindingLine, verdict: Verdict) -> _Draft:
     level: ResultLevel = "error" if line.failed else "warning"
-    if line.level == "info" or line.state in ("known", "waived", "fixed"):
+    if line.level == "info" or line.state in ("known", "waived", "fixed", "unjudged"):
         level = "note"
     state = _STATES[line.state] if verdict.baseline_runs is not None else None
     text = f"{line.state} finding {words.finding_text(line)}"

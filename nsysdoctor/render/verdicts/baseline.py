@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nsysdoctor.gate.baseline import Baseline, Series, setup_text
+from nsysdoctor.gate.baseline import Baseline, setup_text
+from nsysdoctor.gate.series import Series
 from nsysdoctor.render.terminal import WIDTH, Page
 from nsysdoctor.render.verdicts.verdict import paragraph
 from nsysdoctor.render.verdicts.words import value_text

@@ -14,7 +14,8 @@ STATES: dict[LineState, str] = {
     "failed": "FAIL",
     "unjudged": "????",
     "warned": "WARN",
-    "unclear": "NOTE",
+    "unclear": "????",
+    "waived": "waived",
     "improved": "BETTER",
     "passed": "ok",
 }
@@ -123,8 +124,32 @@ def headline(verdict: Verdict) -> str:
     answer = ANSWERS[verdict.answer]
     if verdict.answer == "pass":
         held = sum(line.state in ("passed", "improved") for line in verdict.lines)
-        return f"{answer}: {_counted(held, 'metric')} held"
+        return f"{answer}: {_counted(held, 'metric')} held{_warnings(verdict)}"
     return f"{answer}: {_first_reason(verdict)}"
+
+
+def _warnings(verdict: Verdict) -> str:
+    """What a pass must not hide: the first warning and how many there are."""
+    warned = [line for line in verdict.lines if line.state == "warned"]
+    warned += [line for line in verdict.lines if line.state == "unclear" and line.level == "error"]
+    texts = [change_text(line) for line in warned]
+    texts += [
+        f"{line.state} finding {line.rule}"
+        for line in verdict.findings
+        if line.state in ("new", "worse") and line.level != "info"
+    ]
+    if not texts:
+        return ""
+    rest = f" and {len(texts) - 1} more" if len(texts) > 1 else ""
+    return f"; warning: {texts[0]}{rest}"
+
+
+def change_text(line: Line) -> str:
+    """Returns a metric with both values, or with its limit where no baseline was held."""
+    if line.baseline is None or line.found is None:
+        return f"{subject(line)} {found_text(line)}"
+    before, after = (value_text(line.unit, value) for value in (line.baseline, line.found))
+    return f"{line.title} {before} -> {after}"
 
 
 def _first_reason(verdict: Verdict) -> str:
@@ -137,7 +162,7 @@ def _first_reason(verdict: Verdict) -> str:
         reasons += [
             f"{subject(line)}: {line.why}"
             for line in verdict.lines
-            if line.state == "unjudged" and line.level == "error"
+            if line.state in ("unjudged", "unclear") and line.level == "error"
         ]
     rest = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     return f"{reasons[0]}{rest}" if reasons else "no reason given"
@@ -158,16 +183,16 @@ def summary(verdict: Verdict) -> str:
         "failed": "failed",
         "unjudged": "not judged",
         "warned": "warned",
-        "unclear": "within the noise",
+        "unclear": "unclear",
+        "waived": "waived",
         "improved": "improved",
         "passed": "passed",
     }
     parts = [f"{count_text(lines[state])} {name}" for state, name in names.items() if lines[state]]
     text = f"metrics: {', '.join(parts) or 'none'}"
     findings: Counter[str] = Counter(line.state for line in verdict.findings)
-    states = [
-        f"{findings[s]} {s}" for s in ("new", "worse", "fixed", "waived", "known") if findings[s]
-    ]
+    order = ("new", "worse", "fixed", "waived", "known", "unjudged")
+    states = [f"{findings[state]} {state}" for state in order if findings[state]]
     return f"{text}; findings: {', '.join(states) or 'none'}"
 
 
