@@ -20,8 +20,8 @@ from nsysdoctor.report.model import (
     Steps,
     TraceInfo,
     Window,
-    Work,
 )
+from nsysdoctor.report.work import Work
 from nsysdoctor.tables.account.time_budget import ran_between
 from nsysdoctor.tables.activity.gpu_rows import GRAPH, KERNEL
 from nsysdoctor.tables.host.thread_states import CAUSES

@@ -130,7 +130,8 @@ def _metric_change(case: Case, old: Series, new: Series) -> MetricChange | None:
     if change.change not in ("worse", "better", "too_few"):
         return None
     state: MetricState = "unclear"
-    if change.change != "too_few":
+    known = all(run.error is not None for run in (*old.runs, *new.runs))
+    if known and change.change != "too_few":
         state = change.change if kind.better != "neither" else "more" if effect > 0 else "less"
     per_step = any(run.steps for run in new.runs)
     return MetricChange(

@@ -14,7 +14,8 @@ from nsysdoctor.gate.series import Key, Series
 from nsysdoctor.gate.statistics import run_value
 from nsysdoctor.report.identity import distinct_runs
 from nsysdoctor.report.metrics import METRIC_ORDER, report_metrics
-from nsysdoctor.report.model import DeviceBudget, Gpu, Metric, Report, State, Work
+from nsysdoctor.report.model import DeviceBudget, Gpu, Metric, Report, State
+from nsysdoctor.report.work import Work
 
 FORMAT = "nsysdoctor-baseline"
 FORMAT_VERSION = 1

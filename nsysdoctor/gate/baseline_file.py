@@ -13,7 +13,8 @@ from nsysdoctor.gate.known import KnownFinding
 from nsysdoctor.gate.series import Series
 from nsysdoctor.gate.statistics import RunValue
 from nsysdoctor.report.metrics import METRICS, Unit
-from nsysdoctor.report.model import State, Work
+from nsysdoctor.report.model import State
+from nsysdoctor.report.work import Work
 
 _HINT = "make one with: nsysdoctor baseline save run.sqlite -o perf.json"
 _Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -12,7 +12,8 @@ from nsysdoctor.gate.limits import Limits
 from nsysdoctor.gate.reasons.culprits import culprits_of
 from nsysdoctor.gate.series import Series, value_of
 from nsysdoctor.gate.verdict import Culprit
-from nsysdoctor.report.model import Report, Work
+from nsysdoctor.report.model import Report
+from nsysdoctor.report.work import Work
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Compared:
 
     line: Line
     change: Comparison | None
+    explicit: bool = False
 
 
 def _line(
@@ -144,7 +145,8 @@ def baseline_lines(case: Case) -> list[Compared]:
         # One value a run shows no spread: it is told only to those who asked for it to be held.
         if change.change == "too_few" and not (bound.kind.per_step or bound.explicit):
             continue
-        lines.append(Compared(_change_line(case, old, new, bound, change), change))
+        line = _change_line(case, old, new, bound, change)
+        lines.append(Compared(line, change, bound.explicit))
     return lines + [Compared(line, None) for line in _absent_lines(case)]
 
 
@@ -224,14 +226,15 @@ def throughput_first(found: Sequence[Compared]) -> list[Line]:
     """Returns the lines, those on utilization judged by what became of the work.
 
     Utilization that fell fails only where the step got longer, or idle time did while the step
-    did not get shorter: with faster kernels the same idle time is a larger share.
+    did not get shorter: with faster kernels the same idle time is a larger share. A limit on it
+    that was given holds as it is.
     """
     changes: dict[Key, Change] = {
         (one.line.trace, one.line.device, one.line.metric): one.change.change
         for one in found
         if one.change
     }
-    return [_by_throughput(one.line, changes) for one in found]
+    return [one.line if one.explicit else _by_throughput(one.line, changes) for one in found]
 
 
 def _by_throughput(line: Line, changes: dict[Key, Change]) -> Line:

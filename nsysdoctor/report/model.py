@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from nsysdoctor.errors import UsageError
+from nsysdoctor.report.work import Work
 
 FORMAT = "nsysdoctor-report"
 FORMAT_VERSION = 1
@@ -189,27 +190,6 @@ class KernelRow:
     peak_ratio: float | None
 
 
-WorkKind = Literal["kernel", "copy", "set", "graph", "call"]
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a steady step does under one name: of GPU work by device, of calls by trace.
-
-    `count` and `ns` are per steady step, of the whole window where no steady step is known;
-    `size` is the mean blocks of a kernel's launches or the mean bytes of a copy. An empty name
-    sums up what is not told by name.
-    """
-
-    trace: int
-    device: int | None
-    kind: WorkKind
-    name: str
-    count: float
-    ns: float
-    size: float | None
-
-
 @dataclass(frozen=True)
 class Evidence:
     """A place in the trace that shows the finding."""
@@ -345,10 +325,8 @@ class Report:
 
     def to_json(self) -> str:
         """Returns the report as JSON text; equal reports give equal text."""
-        order = ("format", "format_version")
-        data = asdict(self)
-        head = {key: data.pop(key) for key in order}
-        return json.dumps(head | data, indent=1, ensure_ascii=False, allow_nan=False)
+        head = {"format": self.format, "format_version": self.format_version}
+        return json.dumps(head | asdict(self), indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def read_report(text: str) -> Report:
@@ -359,9 +337,9 @@ def read_report(text: str) -> Report:
         report = TypeAdapter(Report).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(str(part) for part in first["loc"]) or "JSON"
         raise UsageError(
-            f"the file is no nsysdoctor report ({place or 'JSON'}: {first['msg']})",
+            f"the file is no nsysdoctor report ({place}: {first['msg']})",
             "make one with: nsysdoctor report run.sqlite -o report.json",
         ) from error
     if report.format != FORMAT or report.format_version > FORMAT_VERSION:

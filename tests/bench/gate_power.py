@@ -25,7 +25,8 @@ sys.path.insert(0, str(ROOT))
 from nsysdoctor.gate.baseline import make_baseline  # noqa: E402
 from nsysdoctor.gate.judge import judge  # noqa: E402
 from nsysdoctor.gate.limits import Limits  # noqa: E402
-from nsysdoctor.report.model import Report, Work  # noqa: E402
+from nsysdoctor.report.model import Report  # noqa: E402
+from nsysdoctor.report.work import Work  # noqa: E402
 from tests.gate_runs import Loop, budget, metric, run  # noqa: E402
 
 STEP_NS = 10_000_000.0

@@ -11,7 +11,14 @@ import pytest
 from nsysdoctor.errors import UsageError
 from nsysdoctor.gate.baseline import make_baseline
 from nsysdoctor.gate.baseline_file import read_baseline
-from nsysdoctor.gate.statistics import RunValue, compare, run_value
+from nsysdoctor.gate.statistics import (
+    RunValue,
+    Sizes,
+    compare,
+    outliers_of,
+    run_value,
+    visible_change,
+)
 from tests.gate_runs import empty, finding, run, runs
 
 
@@ -115,33 +122,73 @@ def test_alike_neighbours_widen_the_error() -> None:
     assert wide > 2 * narrow
 
 
-def test_two_runs_a_side_are_never_significant_by_rank() -> None:
-    two = [RunValue(1.0, None, 0, 0), RunValue(1.1, None, 0, 0)]
-    far = [RunValue(9.0, None, 0, 0), RunValue(9.1, None, 0, 0)]
-    change = compare(two, far, better="lower", threshold=0.1, min_runs=3)
+def runs_of(*values: float) -> list[RunValue]:
+    return [RunValue(value, None, 0, 0) for value in values]
+
+
+def test_two_runs_without_steps_say_nothing() -> None:
+    sizes = Sizes(threshold=0.1)
+    change = compare(runs_of(1.0, 1.1), runs_of(9.0, 9.1), better="lower", sizes=sizes, min_runs=3)
     assert change.change == "too_few"
 
 
-def test_three_runs_a_side_reach_one_in_twenty() -> None:
-    low = [RunValue(v, None, 0, 0) for v in (1.0, 1.1, 1.2)]
-    high = [RunValue(v, None, 0, 0) for v in (2.0, 2.1, 2.2)]
-    change = compare(low, high, better="lower", threshold=0.1, min_runs=3)
-    assert (change.change, change.method) == ("worse", "rank")
-    assert change.p == pytest.approx(0.05)
-    assert compare(low, high, better="higher", threshold=0.1, min_runs=3).change == "better"
+def test_three_runs_a_side_see_a_change_beyond_their_own_spread() -> None:
+    low, high = runs_of(1.0, 1.1, 1.2), runs_of(2.0, 2.1, 2.2)
+    sizes = Sizes(threshold=0.1)
+    change = compare(low, high, better="lower", sizes=sizes, min_runs=3)
+    assert (change.change, change.method) == ("worse", "runs")
+    assert change.p is not None and change.p < 0.001
+    assert compare(low, high, better="higher", sizes=sizes, min_runs=3).change == "better"
+    near = runs_of(1.2, 1.3, 1.4)
+    assert compare(low, near, better="lower", sizes=sizes, min_runs=3).change == "unclear"
 
 
 def test_an_effect_of_just_the_floor_is_no_change() -> None:
-    before = [RunValue(0.9, 0.0, 10, 40)]
-    now = [RunValue(0.9 - 0.02, 0.0, 10, 40)]
-    change = compare(before, now, better="higher", threshold=0.02, min_runs=3)
+    before, now = [RunValue(0.9, 0.0, 10, 40)], [RunValue(0.9 - 0.02, 0.0, 10, 40)]
+    change = compare(before, now, better="higher", sizes=Sizes(threshold=0.02), min_runs=3)
     assert change.change == "unchanged"
 
 
-def test_two_runs_a_side_may_be_asked_for_and_then_need_a_huge_effect() -> None:
-    """Two values a side leave two degrees of freedom: a t-test, never a rank test."""
-    low = [RunValue(v, None, 0, 0) for v in (1.0, 1.1)]
-    for centre, want in ((1.3, "unclear"), (3.0, "worse")):
-        high = [RunValue(centre + d, None, 0, 0) for d in (0.0, 0.1)]
-        change = compare(low, high, better="lower", threshold=0.1, min_runs=2)
-        assert (change.change, change.method) == (want, "spread")
+def test_one_run_a_side_is_believed_beyond_the_stated_spread_only() -> None:
+    before = [RunValue(100.0, 0.1, 10, 40)]
+    wanted = {104.0: "unclear", 112.0: "worse", 88.0: "better", 101.0: "unchanged"}
+    for value, want in wanted.items():
+        now = [RunValue(value, 0.1, 10, 40)]
+        change = compare(
+            before, now, better="lower", sizes=Sizes(threshold=2.5, spread=3.0), min_runs=3
+        )
+        assert (change.change, change.method) == (want, "prior")
+
+
+def test_runs_that_could_hide_a_change_are_no_proof_that_there_is_none() -> None:
+    sizes = Sizes(threshold=2.5, sight=5.0)
+    quiet, loud = (100.0, 100.1, 99.9), (96.0, 100.0, 104.0)
+    alike = [value + 0.05 for value in quiet]
+    assert compare(runs_of(*quiet), runs_of(*alike), better="lower", sizes=sizes,
+                   min_runs=3).change == "unchanged"  # fmt: skip
+    change = compare(runs_of(*loud), runs_of(97.0, 100.5, 103.0), better="lower", sizes=sizes,
+                     min_runs=3)  # fmt: skip
+    assert change.change == "unclear"
+    assert change.most is not None and change.most > 5.0
+
+
+def test_more_devices_ask_for_more() -> None:
+    before, now = [RunValue(100.0, 0.1, 10, 40)], [RunValue(111.5, 0.1, 10, 40)]
+    for tests, want in ((1, "worse"), (8, "unclear")):
+        sizes = Sizes(threshold=2.5, spread=3.0, tests=tests)
+        assert compare(before, now, better="lower", sizes=sizes, min_runs=3).change == want
+
+
+def test_runs_that_stand_apart_are_named() -> None:
+    values = (100.0, 100.5, 130.0, 99.5, 100.2)
+    assert outliers_of(runs_of(*values), 0.3) == (2,)
+    assert outliers_of(runs_of(100.0, 130.0, 100.0), 0.3) == ()
+    assert outliers_of(runs_of(*(100.0, 101.0, 102.0, 103.0, 104.0)), 0.3) == ()
+
+
+def test_a_baseline_says_what_it_will_see() -> None:
+    quiet, loud = runs_of(100.0, 100.1, 99.9), runs_of(96.0, 100.0, 104.0)
+    sizes = Sizes(threshold=2.5, spread=3.0, least=0.3)
+    assert visible_change(quiet, 3, sizes) == 2.5
+    assert visible_change(loud, 3, sizes) > visible_change(loud, 9, sizes) > 2.5
+    assert visible_change(quiet[:1], 1, sizes) == pytest.approx(10.9, abs=0.1)

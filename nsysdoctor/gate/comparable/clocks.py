@@ -14,7 +14,8 @@ from nsysdoctor.gate.baseline import Baseline
 from nsysdoctor.gate.comparable.work import shared_work, work_of_runs
 from nsysdoctor.gate.series import Series
 from nsysdoctor.gate.statistics import RunValue
-from nsysdoctor.report.model import Report, Work
+from nsysdoctor.report.model import Report
+from nsysdoctor.report.work import Work
 
 LEAST_FACTOR = 0.02
 """A common factor nearer to 1 than this is not told."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from nsysdoctor.gate.comparable.work import work_of_runs
-from nsysdoctor.report.model import Report, Work
+from nsysdoctor.report.model import Report
+from nsysdoctor.report.work import Work
 
 Place = tuple[int, int]
 

@@ -10,7 +10,8 @@ from statistics import median
 
 from nsysdoctor.gate.fold import stable_name
 from nsysdoctor.gate.verdict import Mismatch
-from nsysdoctor.report.model import Report, Work, WorkKind
+from nsysdoctor.report.model import Report
+from nsysdoctor.report.work import Work, WorkKind
 from nsysdoctor.units import ns_text, quantity_text
 
 MOST = 40

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nsysdoctor.gate.series import Series, value_of
 from nsysdoctor.gate.verdict import Culprit, CulpritKind
 from nsysdoctor.report.metrics import CAUSES
-from nsysdoctor.report.model import Work
+from nsysdoctor.report.work import Work
 from nsysdoctor.units import ns_text
 
 MOST = 8
@@ -140,9 +140,7 @@ def culprit_text(part: Culprit) -> str:
     name = f"GPU idle, cause {part.name.replace('_', ' ')}" if part.kind == "idle" else part.name
     if part.kind == "kernel":
         name = f"kernel {name}"
-    if part.kind != "rest" and not part.before_ns:
-        name += " (new)"
-    elif part.kind != "rest" and not part.after_ns:
-        name += " (gone)"
+    if part.kind not in ("rest", "idle") and not (part.before_ns and part.after_ns):
+        name += " (gone)" if part.before_ns else " (new)"
     beside = f" ({part.beside})" if part.beside else ""
     return f"{name} {signed(part.growth_ns)}{beside}"
