@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Scratch:
-    """A temporary folder, away from any trace; removed once nobody refers to this object."""
+    """A temporary folder, away from any trace; removed when this object is freed."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="nsysdoctor-"))

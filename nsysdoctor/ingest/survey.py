@@ -19,7 +19,7 @@ from nsysdoctor.ingest.schema import SOURCES
 from nsysdoctor.ingest.source import Source
 
 _SURE_NS = 100_000
-"""Only a longer operation can reach over the next ones of its stream so far that it cannot be."""
+"""Only a longer operation can overlap the next of its stream so far that its end is impossible."""
 
 _TIMES, _OPERATIONS = 10, 200_000
 """The surroundings in which steps are looked for: times the window, and operations."""

@@ -48,7 +48,7 @@ PAINTS: tuple[str, ...] = (
 _RISING = ("start_ns",)
 _NEAR = ("key",)
 MIXED = 255
-"""Paint code of a piece of a device row that holds several states; its parts tell which."""
+"""Paint code of a piece of a device row that holds several states; its parts say which."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from nsysdoctor.tables.activity.ops import COMMUNICATION
 from nsysdoctor.trace.recipe import table
 
 _SM_COUNT = 100
-"""Blocks that fill a device whose number of multiprocessors the export does not tell."""
+"""Blocks that fill a device where the export lacks its number of multiprocessors."""
 
 
 class EngineTurns(NamedTuple):
