@@ -34,6 +34,14 @@ def clock_text(time_ns: int) -> str:
     return f"{sign}{whole // 10**9}.{whole % 10**9:09d}s"
 
 
+def moment_text(time_ns: int) -> str:
+    """Returns a time since the start of a trace with the digits that tell neighbours apart:
+    `19.312 ms`, `37.001234 s`."""
+    if abs(time_ns) < 10**9:
+        return f"{time_ns / 10**6:.3f} ms"
+    return f"{time_ns / 10**9:.6f} s"
+
+
 def bytes_text(value_bytes: float) -> str:
     """Returns a size in decimal units with three digits, such as `4.19 MB`."""
     return _scaled(value_bytes, _SIZE, "B")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nsysdoctor.render import words
+from nsysdoctor.render.moments import moment
 from nsysdoctor.report.model import LostTime, Report
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
@@ -88,7 +89,7 @@ def _account(report: Report) -> str:
     claimed = sum(row.claimed_ns for row in inside(report))
     names = owners(report)
     rest, share = lost - claimed, ratio_text((lost - claimed) / whole)
-    named = f": {_list(names)}" if names else ""
+    named = f": {_list(report, names)}" if names else ""
     if not claimed:
         return f"No cure known for the {ns_text(lost)} ({share}){' of' if named else ''}{named}."
     of = f"Of the {ns_text(lost)} lost ({ratio_text(lost / whole)}) cures address"
@@ -152,10 +153,10 @@ def owner_label(row: LostTime) -> str:
     return row.culprit
 
 
-def _list(names: list[Owner]) -> str:
+def _list(report: Report, names: list[Owner]) -> str:
     parts = [f"{words.shorten(o.label, 60)} {ns_text(o.ns)}" for o in names[:NAMES]]
     if parts and names[0].longest is not None:
-        parts[0] += f" ({place_of(names[0].longest)})"
+        parts[0] += f" ({place_of(report, names[0].longest)})"
     more = names[NAMES:]
     if more:
         rest = sum(owner.ns for owner in more)
@@ -163,9 +164,10 @@ def _list(names: list[Owner]) -> str:
     return ", ".join(parts)
 
 
-def place_of(row: LostTime) -> str:
+def place_of(report: Report, row: LostTime) -> str:
     """Returns in words where the longest stretch of a row lies."""
-    parts = [f"longest {ns_text(row.longest_ns)} at {ns_text(row.longest_start_ns)}"]
+    at = moment(report, row.trace, row.longest_start_ns)
+    parts = [f"longest {ns_text(row.longest_ns)} at {at}"]
     if row.thread:
         parts.append(row.thread)
     if row.range and row.culprit_kind != "range":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nsysdoctor.render import account, savings, words
+from nsysdoctor.render.moments import evidence_text
 from nsysdoctor.report.model import DeviceBudget, Finding, KernelRow, Report
 from nsysdoctor.units import count_text, ns_text, quantity_text, rate_text, ratio_text
 
@@ -184,7 +185,7 @@ def _finding(report: Report, place: int, finding: Finding, width: int) -> Iterat
     yield from _cure(finding, width)
 
 
-def _details(finding: Finding, width: int) -> Iterator[Text]:
+def _details(report: Report, finding: Finding, width: int) -> Iterator[Text]:
     spread = savings.range_text(finding)
     if spread:
         yield _wrapped(f"Saving {spread}; basis: {finding.basis}", width)
@@ -196,7 +197,7 @@ def _details(finding: Finding, width: int) -> Iterator[Text]:
         text = words.shorten(f"{subject.subject}: {own}; {subject.message}", 2 * width)
         yield _wrapped(text, width, INDENT + 2)
     for evidence in finding.evidence:
-        text = words.shorten(words.evidence_text(evidence), width - 6)
+        text = words.shorten(evidence_text(report, finding.trace, evidence), width - 6)
         yield _wrapped(f"at {text}", width, INDENT + 2, "bright_black")
     hidden = finding.evidence_total - len(finding.evidence)
     if hidden > 0:
@@ -209,7 +210,7 @@ def _findings(report: Report, width: int, top: int, verbose: bool) -> Iterator[T
     for place, finding in enumerate(shown, 1):
         yield from _finding(report, place, finding, width)
         if verbose:
-            yield from _details(finding, width)
+            yield from _details(report, finding, width)
     around = [] if verbose else words.of_start_up(report.findings)
     yield from _start_up(around, width)
     rest = len(wanted) - len(shown)

@@ -12,7 +12,6 @@ from nsysdoctor.report.model import (
     FAILURES,
     START_UP,
     DeviceBudget,
-    Evidence,
     Finding,
     IdleCause,
     Outcome,
@@ -337,9 +336,3 @@ def faults_text(report: Report) -> list[str]:
         (f"{trace_label(report, fault.trace)}: " if many else "") + f"{fault.text}; {fault.hint}"
         for fault in report.capture_faults
     ]
-
-
-def evidence_text(evidence: Evidence) -> str:
-    """Returns a piece of evidence in words: where it is in the trace."""
-    length = ns_text(evidence.end_ns - evidence.start_ns)
-    return f"{ns_text(evidence.start_ns)} + {length}  {evidence.what}"
