@@ -9,6 +9,7 @@ from nsysdoctor.arrays.codes import distinct_rows, labels
 from nsysdoctor.arrays.intervals import Ints, Spans, covered, spans, union
 from nsysdoctor.replay.edits import Change, edits
 from nsysdoctor.tables.account.time_budget import BUCKETS
+from nsysdoctor.tables.steps.steps import window_span_ns
 from nsysdoctor.trace.recipe import table
 from nsysdoctor.units import ns_text
 
@@ -128,8 +129,8 @@ def exposed_communication(
 ) -> pd.DataFrame:
     """Returns a row per group of devices whose collectives meet: subject, device (-1 for
     several), group, count, rank_count, exposed_ns (per device), exposed_ratio (of the window),
-    waited_ns (of it, for other ranks), per_step (words), basis."""
-    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    waited_ns (of it, for other ranks), waiting, per_step (words), basis."""
+    span = window_span_ns(window)
     steady = int((steps["phase"] == "steady").sum()) if len(steps) else 0
     rows = []
     for group, mine in exchanged[exchanged["exposed_ns"] > 0].groupby("group", sort=True):
@@ -147,12 +148,22 @@ def exposed_communication(
                 "rank_count": len(here),
                 "exposed_ns": exposed,
                 "exposed_ratio": min(exposed / max(span, 1), 1.0),
+                "waiting": _waiting(mine, len(here)),
                 "waited_ns": int((mine["exposed_ns"] - mine["moving_ns"]).sum()) // len(here),
                 "per_step": each,
                 "basis": "measured" if (mine["meeting"] >= 0).all() else "inferred",
             }
         )
     return pd.DataFrame(rows)
+
+
+def _waiting(mine: pd.DataFrame, devices: int) -> str:
+    """How much of it the ranks wait for one another, which only ranks that meet here can tell."""
+    met = mine[mine["meeting"] >= 0]
+    if not len(met):
+        return "how much of that is waiting for another rank, one rank cannot tell"
+    waited = int((met["exposed_ns"] - met["moving_ns"]).sum()) // devices
+    return f"{ns_text(waited)} of that is waiting for another rank"
 
 
 def cure(exposed_communication: pd.DataFrame, exchanged: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from nsysdoctor.replay.shortened_calls import shorten_calls
 from nsysdoctor.tables.account.idle_parts import IdleParts, of_calls
 from nsysdoctor.tables.activity.gpu_rows import KERNEL
 from nsysdoctor.tables.loop.launch_runs import GRAPH_NS, SLOW_RATIO
+from nsysdoctor.tables.steps.steps import window_span_ns
 from nsysdoctor.trace.recipe import table
 from nsysdoctor.units import ns_text
 
@@ -127,7 +128,7 @@ def launch_bound(
 ) -> pd.DataFrame:
     """Returns a row per thread and device, for runs of launches and for slow graph launches:
     subject, device, thread, kind, count, launch_ns, idle_ns, detail."""
-    span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    span_ns = window_span_ns(window)
     rows = []
     for thread, device in run_calls.groups.itertuples(index=False):
         mine = run_calls.of(thread, device)

@@ -8,6 +8,7 @@ import pandas as pd
 from nsysdoctor.replay.edits import Change, edits, join
 from nsysdoctor.tables.account.copies import PINNED
 from nsysdoctor.tables.loop.loop_copies import require_kinds, same_keys
+from nsysdoctor.tables.steps.steps import window_span_ns
 from nsysdoctor.trace.recipe import table
 
 KEYS = ["device", "direction"]
@@ -38,7 +39,7 @@ def serial_copy(
     Only where copies of at least `min_bytes` are exposed for at least `min_ratio` of the window:
     what costs set-up and not time is cured by fewer copies.
     """
-    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    span = window_span_ns(window)
     rows = []
     for (device, direction), mine in serial.groupby(KEYS, sort=True):
         if mine.loc[mine["bytes"] >= min_bytes, "exposed_ns"].sum() < min_ratio * span:

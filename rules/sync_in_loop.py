@@ -15,6 +15,7 @@ from nsysdoctor.tables.activity.gpu_rows import COPY, KERNEL
 from nsysdoctor.tables.host.call_kinds import SYNCS
 from nsysdoctor.tables.loop.host_time import opens_chain
 from nsysdoctor.tables.steps.range_places import RangePlaces
+from nsysdoctor.tables.steps.steps import window_span_ns
 from nsysdoctor.trace.recipe import table
 
 _READ_NS = 5_000
@@ -203,14 +204,13 @@ def sync_in_loop(
     count, drained_count (waits with a hole behind), hole_ns, waited_ns, per_step_count, what,
     pattern, place, variant."""
     steady = max(int((steps["phase"] == "steady").sum()), 1)
-    span_ns = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     shaped = _shape_waits(drains, host_calls, ops, ops_near, names)
     behind = _last_copies(drains, host_calls, copies)
     rows = []
     for (thread, device), mine in drains.groupby(["thread", "device"], sort=True):
         holes = gaps.iloc[mine.loc[mine["gap"] >= 0, "gap"]]
         hole_ns = int((holes["end_ns"] - holes["start_ns"]).sum())
-        if len(mine) < min_count or hole_ns < max(min_ratio * span_ns, 1):
+        if len(mine) < min_count or hole_ns < max(min_ratio * window_span_ns(window), 1):
             continue
         reads = host_calls["api"].iloc[_behind_reads(mine, host_calls)].isin(read_backs["api"])
         rows.append(

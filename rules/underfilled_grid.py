@@ -9,6 +9,7 @@ from nsysdoctor.arrays.codes import distinct, labels
 from nsysdoctor.arrays.intervals import covered, spans, union
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.tables.kernels.kernel_columns import Kernels
+from nsysdoctor.tables.steps.steps import window_span_ns
 from nsysdoctor.trace.recipe import table
 
 _LEVELS = ((0.8, "high"), (0.6, "medium"), (0.4, "low"))
@@ -44,7 +45,7 @@ def small(
                "duration_ns")  # fmt: skip
     found = mine.frame(*columns).assign(sm_count=mine.spread(sms))
     found = found[_alone(found, kernels.at(kernels_inside))]
-    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    span = window_span_ns(window)
     share = found.groupby("device")["duration_ns"].transform("sum") / max(span, 1)
     found = found.assign(share_ratio=np.minimum(share, 1.0))
     return found[(share >= min_share_ratio).to_numpy()]

@@ -10,7 +10,7 @@ import pandas as pd
 from nsysdoctor.arrays.codes import distinct_rows, labels
 from nsysdoctor.replay.fused_kernels import fuse
 from nsysdoctor.tables.kernels.kernel_columns import Kernels
-from nsysdoctor.tables.steps.steps import work_in_window
+from nsysdoctor.tables.steps.steps import window_span_ns, work_in_window
 from nsysdoctor.trace.recipe import table
 from nsysdoctor.units import bytes_text, rate_text
 
@@ -35,7 +35,7 @@ def in_loop(
     code, first = distinct_rows([device, pattern])
     kinds = pd.DataFrame({"device": device[first], "pattern": pattern[first]})
     kinds["gain_ns"] = np.bincount(code, work - fused)
-    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    span = window_span_ns(window)
     large = _first_few(kinds) & (kinds["gain_ns"] >= min_gain_ratio * span)
     kinds["group"] = kinds["pattern"].where(large, -1)
     together = kinds.groupby(["device", "group"])["gain_ns"].transform("sum")

@@ -6,7 +6,7 @@ import pandas as pd
 
 from nsysdoctor.replay.fused_kernels import fuse
 from nsysdoctor.tables.kernels.kernel_columns import Kernels
-from nsysdoctor.tables.steps.steps import work_in_window
+from nsysdoctor.tables.steps.steps import window_span_ns, work_in_window
 from nsysdoctor.trace.recipe import table
 
 _HOST_RATIO = 0.33
@@ -33,7 +33,7 @@ def in_loop(optimizer_steps: pd.DataFrame, kernels: Kernels, window: pd.DataFram
 def unfused_optimizer(in_loop: pd.DataFrame, window: pd.DataFrame) -> pd.DataFrame:
     """Returns a row per device: subject, device, count, step_count, work_ns, phase_ns,
     phase_ratio, parameter_bytes, fused_ns, basis."""
-    span = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    span = window_span_ns(window)
     return pd.DataFrame([_row(mine, span) for _, mine in in_loop.groupby("row", sort=True)])
 
 

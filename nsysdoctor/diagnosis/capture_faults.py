@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nsysdoctor.report.model import CaptureFault, Dropped
+from nsysdoctor.report.faults import CaptureFault
+from nsysdoctor.report.model import Dropped
 from nsysdoctor.trace.trace import Trace
 from nsysdoctor.units import ns_text
 

@@ -299,4 +299,4 @@ def _replay(trace: Trace) -> Replay | None:
     )
     span = int(window["start_ns"]), int(window["end_ns"])
     work_left = WorkLeft(graph, trace.table("window_kernels"), span)
-    return Replay(graph, finishes, span[1] - span[0], work_left)
+    return Replay(graph, finishes, window_of(trace).span_ns, work_left)

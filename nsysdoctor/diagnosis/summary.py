@@ -25,6 +25,7 @@ from nsysdoctor.report.work import Work
 from nsysdoctor.tables.account.time_budget import ran_between
 from nsysdoctor.tables.activity.gpu_rows import GRAPH, KERNEL
 from nsysdoctor.tables.host.thread_states import CAUSES
+from nsysdoctor.tables.steps.steps import window_span_ns
 from nsysdoctor.trace.trace import Trace, table_recipes
 from nsysdoctor.units import clock_text, ratio_text
 
@@ -72,8 +73,11 @@ def _gpu(row: dict[str, object]) -> Gpu:
 
 def window_of(trace: Trace) -> Window:
     """Returns the window that savings refer to."""
-    row = trace.table("window").iloc[0]
-    return Window(int(row["start_ns"]), int(row["end_ns"]), str(row["basis"]))  # type: ignore[arg-type]
+    window = trace.table("window")
+    row = window.iloc[0]
+    start, end = int(row["start_ns"]), int(row["end_ns"])
+    paused = end - start - window_span_ns(window) if end > start else 0
+    return Window(start, end, str(row["basis"]), max(paused, 0))  # type: ignore[arg-type]
 
 
 def steps_of(trace: Trace) -> Steps | None:
@@ -91,6 +95,7 @@ def steps_of(trace: Trace) -> Steps | None:
         label=marks.label,
         median_ns=int(np.median(length)),
         p90_ns=int(np.percentile(length, 90)),
+        evidence=marks.evidence,
     )
 
 

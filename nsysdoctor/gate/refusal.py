@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from nsysdoctor.errors import EmptyTraceError, NsysDoctorError
 from nsysdoctor.gate.verdict import Mismatch, Verdict
-from nsysdoctor.report.model import FaultKind, Report
+from nsysdoctor.report.faults import FaultKind
+from nsysdoctor.report.model import Report
 
 
 def without_kernels(report: Report) -> EmptyTraceError | None:

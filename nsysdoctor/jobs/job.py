@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 DRAWN = (
     "names", "ops", "api", "api_names", "threads", "processes", "waits", "ranges", "range_names",
     "range_depth", "steps", "devices", "device_pieces", "gaps", "gap_causes", "copies", "kernels",
-    "configurations", "launches", "lanes", "phases",
+    "configurations", "launches", "lanes", "phases", "step_times",
 )  # fmt: skip
 """The tables that a dashboard's timeline reads; kept until it is packed."""
 
@@ -129,16 +130,18 @@ def known_rules(folders: tuple[Path, ...]) -> list[Rule]:
 
 
 def _reduced(results: Sequence[Result], options: JobOptions) -> Answer:
-    summaries = [_labelled(r.summary, i, len(results)) for i, r in enumerate(results)]
+    known = Counter(r.summary.label for r in results)
+    summaries = [_labelled(r.summary, i, known) for i, r in enumerate(results)]
     merged = _merged([r.report for r in results], summaries)
     report = conclude(merged, summaries, _options(options))
     return Answer(report, [r.payload for r in results if r.payload is not None])
 
 
-def _labelled(summary: RankSummary, index: int, count: int) -> RankSummary:
-    if summary.label or count == 1:
+def _labelled(summary: RankSummary, index: int, known: Counter[str]) -> RankSummary:
+    """The summary under a label of its own, also where two traces call themselves the same."""
+    if known.total() == 1 or (summary.label and known[summary.label] == 1):
         return summary
-    return summary._replace(label=f"trace {index + 1}, ")
+    return summary._replace(label=f"{summary.label}trace {index + 1}, ")
 
 
 def _merged(reports: Sequence[Report], summaries: Sequence[RankSummary]) -> Report:

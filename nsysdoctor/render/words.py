@@ -16,6 +16,7 @@ from nsysdoctor.report.model import (
     IdleCause,
     Outcome,
     Report,
+    TraceInfo,
 )
 from nsysdoctor.units import count_text, ns_text, ratio_text
 
@@ -72,13 +73,17 @@ def shares(values: Sequence[int], cells: int) -> list[int]:
 
 
 def trace_label(report: Report, trace: int) -> str:
-    """Returns a short name of one trace: its rank where known, else its file name."""
+    """Returns a short name of one trace: its rank where known, else its file name; with its number
+    where another one has the same."""
     if not 0 <= trace < len(report.traces):
         return f"trace {trace}"
-    info = report.traces[trace]
-    if info.rank is not None:
-        return f"rank {info.rank}"
-    return PurePath(info.path).name or f"trace {trace}"
+    names = [_own_label(info) for info in report.traces]
+    name = names[trace] or f"trace {trace}"
+    return name if names.count(name) <= 1 else f"{name} (trace {trace + 1})"
+
+
+def _own_label(info: TraceInfo) -> str:
+    return PurePath(info.path).name if info.rank is None else f"rank {info.rank}"
 
 
 def device_label(report: Report, trace: int, device: int | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from nsysdoctor.errors import UsageError
+from nsysdoctor.report.faults import CaptureFault
 from nsysdoctor.report.work import Work
 
 FORMAT = "nsysdoctor-report"
@@ -64,21 +65,28 @@ class TraceInfo:
 
 @dataclass(frozen=True)
 class Window:
-    """The stretch of time that every ratio of a saving refers to."""
+    """The stretch of time that every ratio of a saving refers to.
+
+    `paused_ns` of it belong to no step: an evaluation, a checkpoint, a long pause between two.
+    """
 
     start_ns: int
     end_ns: int
     basis: Literal["all", "steady", "given"]
+    paused_ns: int = 0
 
     @property
     def span_ns(self) -> int:
-        """Returns the window's length in ns."""
-        return self.end_ns - self.start_ns
+        """Returns how long the window is without its pauses, in ns."""
+        return self.end_ns - self.start_ns - self.paused_ns
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The iterations that were recognised, and how long the steady ones took."""
+    """The iterations that were recognised, and how long the steady ones took on the device.
+
+    `evidence` says in words what told them.
+    """
 
     count: int
     steady_count: int
@@ -86,6 +94,7 @@ class Steps:
     label: str
     median_ns: int
     p90_ns: int
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -277,26 +286,6 @@ class Note:
 
     trace: int
     text: str
-
-
-FaultKind = Literal[
-    "impossible_rows", "hidden_graphs", "lost_operations", "idle_window", "broken_capture"
-]
-
-
-@dataclass(frozen=True)
-class CaptureFault:
-    """Why the numbers of a trace are no measurement; a gate neither passes nor fails on them.
-
-    `ratio` is the affected share of rows, launches, steps or time. `device` None: the whole trace.
-    """
-
-    trace: int
-    device: int | None
-    kind: FaultKind
-    ratio: float
-    text: str
-    hint: str
 
 
 @dataclass(frozen=True)

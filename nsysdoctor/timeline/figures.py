@@ -44,9 +44,10 @@ def figures(
 
 
 def _steps(tables: Tables, origin_ns: int) -> list[StepMark]:
-    steps = optional(tables, "steps")
-    if steps is None:
+    steps, times = optional(tables, "steps"), optional(tables, "step_times")
+    if steps is None or times is None:
         return []
+    steps = times.assign(phase=steps["phase"].to_numpy())
     steps = steps[steps["phase"] != "outside"]
     return [
         StepMark(int(step), int(start) - origin_ns, int(end) - origin_ns, str(phase))

@@ -9,8 +9,15 @@ from nsysdoctor.ingest.reader import Export
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 _MPI_RANK = re.compile(r"MPI Rank (\d+)$")
-# Only these numbers are read from the captured environment; nothing else of it is kept.
-_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+# Of the captured environment only these numbers are read, and nothing else of it is kept.
+_RANK_VARIABLES = (
+    *("RANK", "WORLD_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"),
+    *("PMIX_RANK", "PMI_RANK", "PALS_RANKID", "JSM_NAMESPACE_RANK", "LSF_PM_TASKID"),
+    *("FLUX_TASK_RANK", "ALPS_APP_PE", "SLURM_PROCID"),
+)
+"""Most telling first: a launcher of processes counts them within one that counts nodes."""
+
+_NUMBER = re.compile(r"\s*([\"']?)(\d{1,9})\1\s*$")
 _THREAD_NAME = 39
 
 
@@ -51,13 +58,15 @@ def _set_rank(export: Export) -> int | None:
     if "META_DATA_CAPTURE" not in export.tables:
         return None
     for variable in _RANK_VARIABLES:
+        # An underscore stands for any character in LIKE.
         rows = export.query(
             "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE' "
-            f"AND value LIKE '{variable}=%'"
+            f"AND substr(value, 1, {len(variable) + 1}) = '{variable}='"
         )
-        found = {str(value).partition("=")[2] for (value,) in rows}
-        if len(found) == 1 and (number := found.pop()).isdigit():
-            return int(number)
+        told = (_NUMBER.match(str(value).partition("=")[2]) for (value,) in rows)
+        found = {int(number.group(2)) for number in told if number}
+        if len(found) == 1:
+            return found.pop()
     return None
 
 

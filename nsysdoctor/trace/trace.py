@@ -30,7 +30,8 @@ _MADE_BY = {
 }
 """The calls that make what a source holds, and what is said of a program without such calls."""
 
-_ABOUT_STEPS = ("step_marks", "every_step", "phases", "step_lengths", "device_steps")
+_ABOUT_STEPS = ("step_marks", "every_step", "phases", "step_lengths", "device_steps",
+                "step_times")  # fmt: skip
 """Tables that look at more of a capture than a window of it."""
 
 

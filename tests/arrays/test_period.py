@@ -52,15 +52,33 @@ def test_evaluation_between_steps_is_bridged() -> None:
     assert found.period == len(step)
 
 
-@pytest.mark.parametrize("text", ["", "a", "ab", "a" * 500, "abcdefghijklmnop", "abc" * 3])
+@pytest.mark.parametrize("text", ["", "a", "ab", "a" * 500, "abcdefghijklmnop", "abc" * 2])
 def test_no_period_where_nothing_repeats_often_enough(text: str) -> None:
     assert find_period(np.array([ord(c) for c in text], dtype=np.int64)) is None
 
 
+@pytest.mark.parametrize("times", [3, 4, 5, 40])
+def test_a_step_is_found_from_three_repeats_on_and_is_no_layer(times: int) -> None:
+    step = "h" + "xyz" * 32 + "qw" + "zyv" * 32 + "o" * 60
+    found = find_period(repeated(step, times=times))
+    assert found is not None
+    assert found.period == len(step)
+    assert len(found.position) == times
+
+
+def test_what_repeats_a_number_of_times_that_varies_is_part_of_a_step() -> None:
+    text = "".join("a" + "bcd" * inner + "ef" for inner in (7, 9, 8, 7, 12, 8, 9, 7))
+    found = find_period(np.array([ord(c) for c in text]))
+    assert found is not None
+    assert len(found.position) == 8
+
+
 @given(st.lists(st.integers(0, 5), max_size=200))
-def test_any_run_lies_in_the_sequence_and_on_its_symbol(symbols: list[int]) -> None:
+def test_repeats_lie_in_the_sequence_one_after_another(symbols: list[int]) -> None:
     array = np.array(symbols, dtype=np.int64)
     found = find_period(array)
     if found is not None:
-        assert len(np.unique(array[found.position])) == 1
-        assert (np.diff(found.position) > 0).all()
+        assert (found.position < found.stop).all()
+        assert (found.position[1:] >= found.stop[:-1]).all()
+        assert found.position[0] >= 0
+        assert found.stop[-1] <= len(array)

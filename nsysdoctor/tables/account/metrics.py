@@ -95,49 +95,6 @@ def _device_scope(
     return Scope(spans(mine["start_ns"], mine["end_ns"]), spans([low], [high]))
 
 
-@table
-def device_steps(
-    every_step: pd.DataFrame,
-    devices: pd.DataFrame,
-    ops: pd.DataFrame,
-    submissions: pd.DataFrame | None = None,
-) -> pd.DataFrame:
-    """Returns the stretch of device time that belongs to each step: device, step, phase, start_ns,
-    end_ns; host time where a step launched nothing on the device."""
-    parts = []
-    known = submissions is not None and len(every_step)
-    for device in devices["device"].tolist() if known else ():
-        found = _device_steps(every_step, submissions, ops, device)
-        bounds = {"start_ns": found.start, "end_ns": found.end}
-        parts.append(every_step[["step", "phase"]].assign(device=device, **bounds))
-    if not parts:
-        columns = dict.fromkeys(("device", "step", "start_ns", "end_ns"), np.empty(0, np.int64))
-        return pd.DataFrame(columns).assign(phase=np.empty(0, dtype=object))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _device_steps(
-    steps: pd.DataFrame, submissions: pd.DataFrame, ops: pd.DataFrame, device: int
-) -> Spans:
-    kind, op = ops["kind"].to_numpy(), submissions["op"].to_numpy()
-    runs_there = (ops["device"].to_numpy() == device) & ((kind == KERNEL) | (kind == GRAPH))
-    mine = np.flatnonzero(runs_there[op])
-    called = submissions["called_ns"].to_numpy()[mine]
-    if not ascending(called):
-        order = np.argsort(called, kind="stable")
-        called, mine = called[order], mine[order]
-    low, high = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    first, stop = np.searchsorted(called, low), np.searchsorted(called, high)
-    some = stop > first
-    start, end = low.astype(np.int64), high.astype(np.int64)
-    start[some] = ops["start_ns"].to_numpy()[op[mine[first[some]]]]
-    end[some] = ops["end_ns"].to_numpy()[op[mine[stop[some] - 1]]]
-    start = np.maximum.accumulate(start)
-    follows = np.append(high[:-1] == low[1:], False)
-    end[follows] = np.append(start[1:], 0)[follows]
-    return Spans(start, np.maximum(end, start))
-
-
 def _metric(device: int | None, name: str, values: Values) -> Metric:
     unit = METRICS[name].unit
     return Metric(0, device, name, unit, float(values.whole[0]), values.steps.tolist())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysdoctor.arrays.intervals import Ints, runs
+from nsysdoctor.arrays.intervals import Ints, covered_before, runs, spans, union
 from nsysdoctor.tables.account.time_budget import BUCKETS
 from nsysdoctor.tables.activity.gpu_rows import COPY
 from nsysdoctor.tables.dependencies.waits import Waiting
 from nsysdoctor.tables.host.call_kinds import ALLOCATIONS, Verb
 from nsysdoctor.tables.loop.host_time import own_cost
-from nsysdoctor.tables.steps.step_marks import Marks
+from nsysdoctor.tables.steps.marks import Marks
 from nsysdoctor.tables.steps.steps import in_window
 from nsysdoctor.trace.recipe import table
 
@@ -123,9 +123,14 @@ def _waited(count: int, between_calls: pd.DataFrame, asks: np.ndarray) -> Ints:
 
 
 def _begins_in_window(host_calls: pd.DataFrame, window: pd.DataFrame) -> np.ndarray:
-    """Calls with a time outside CUDA before them that begins in the window."""
-    start = host_calls["start_ns"].to_numpy()
-    return in_window(start - host_calls["outside_ns"].to_numpy(), window)
+    """Calls whose time outside CUDA before them begins in the window and is mostly of its steps:
+    what comes between two of them is an evaluation or a pause of its own."""
+    start, outside = host_calls["start_ns"].to_numpy(), host_calls["outside_ns"].to_numpy()
+    parts = union(spans(window["part_start_ns"], window["part_end_ns"]))
+    within = covered_before(parts, start) - covered_before(parts, start - outside)
+    last = start >= int(window["part_end_ns"].max())
+    mostly = np.asarray((2 * within >= outside) | last)
+    return np.asarray(in_window(start - outside, window) & mostly)
 
 
 def _median(values: Ints) -> int:

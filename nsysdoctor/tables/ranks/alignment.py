@@ -14,6 +14,7 @@ _SAME_NS = 5_000_000
 """After the session clocks are aligned, ends of one collective lie this close."""
 
 _TOGETHER_NS = 100_000
+_FEWEST_POINTS = 2
 
 
 class RankSummary(NamedTuple):
@@ -113,7 +114,8 @@ def _shift(first: pd.DataFrame, rows: pd.DataFrame) -> tuple[int, int | None]:
         return 0, None
     every = np.concatenate(distances)
     every = every[np.abs(every) <= _SAME_NS]
-    if not len(every):
+    # One point fits any clock, so it tells nothing of it.
+    if len(every) < _FEWEST_POINTS:
         return 0, None
     shift = int(np.median(every))
     return shift, int(np.median(np.abs(every - shift)))

@@ -11,7 +11,7 @@ from nsysdoctor.arrays.intervals import Ints, runs
 from nsysdoctor.arrays.order import Codes
 from nsysdoctor.arrays.sweep import open_at
 from nsysdoctor.roofline.operator_text import title
-from nsysdoctor.tables.steps.step_marks import Marks
+from nsysdoctor.tables.steps.marks import Marks
 from nsysdoctor.trace.recipe import table
 
 _DIGITS = re.compile(r"\d+")

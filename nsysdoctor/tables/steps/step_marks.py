@@ -3,63 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nsysdoctor.arrays.intervals import Ints, runs
-from nsysdoctor.arrays.order import narrowed, time_order
-from nsysdoctor.arrays.period import MIN_COVER_RATIO, Run, find_period
-from nsysdoctor.tables.activity.devices import process_code, thread_code
-from nsysdoctor.tables.host.call_kinds import SYNCS
+from nsysdoctor.arrays.order import time_order
+from nsysdoctor.arrays.tandem import MIN_REPEATS
 from nsysdoctor.tables.host.ranges import depth_of
+from nsysdoctor.tables.steps.launch_marks import Launches, marked_by_launches
+from nsysdoctor.tables.steps.marks import Floats, Marks, Work
+from nsysdoctor.tables.steps.range_marks import marked_by_ranges
 from nsysdoctor.trace.recipe import table
 
-MIN_STEPS = 4
-MIN_WORK_RATIO = 0.5
+MIN_WORK_RATIO, _NAMED_WORK_RATIO, _MANY = 0.5, 0.1, 10
+"""The share of the work that steps hold; less is enough for many that ranges mark."""
 
-_STEP = re.compile(
-    r"(?i)(^|[^a-z])(step|iter|iteration|batch|epoch|frame|train|token|decode|generate|tick|loop)"
-)
-_PART = re.compile(
-    r"(?i)(^|[^a-z])(layer|block|module|forward|backward|attn|attention|mlp|head|optimizer|"
-    r"optim|loss|aten::|autograd|nccl|cublas|cudnn|memcpy|zero_grad|data|load|fetch)"
-)
-_LIBRARY = frozenset(
-    {"NCCL", "cuBLAS", "cuDNN", "TSL", "TensorRT", "MPI", "CCCL", "cuSPARSE", "cuFFT", "cuSOLVER",
-     "Python"}
-)
-_DIGITS = re.compile(r"\d+")
-_SYNCS = [int(verb) for verb in SYNCS]
+_ACCOUNTED_RATIO, _PAUSE_RATIO = 0.5, 0.2
+_OPENING = re.compile(r"(?i)warm[ _-]?up|^(init|set[ _-]?up|build|compil|autotun)|initiali[sz]")
+"""Names of what comes before the steady steps, among the outermost ranges."""
 
-
-class Marks(NamedTuple):
-    """Step starts and ends on the host, before phases are told apart."""
-
-    start: Ints
-    end: Ints
-    basis: str
-    label: str
-    thread: int
-    process: int
-
-    def renumbered(
-        self,
-        threads: pd.DataFrame,
-        processes: pd.DataFrame,
-        own_threads: pd.DataFrame,
-        own_processes: pd.DataFrame,
-    ) -> Marks:
-        """Returns the marks with the codes that thread and process have in other tables, -1 where
-        those lack them."""
-        thread = threads["global_tid"].iloc[[self.thread]]
-        process = processes["global_pid"].iloc[[self.process]]
-        return self._replace(
-            thread=int(thread_code(own_threads, thread)[0]),
-            process=int(process_code(own_processes, process)[0]),
-        )
+_FEW = 2
 
 
 @table
@@ -85,6 +49,7 @@ def submissions(ops: pd.DataFrame, launches: pd.DataFrame, api: pd.DataFrame) ->
 @table
 def step_marks(
     ops: pd.DataFrame,
+    op_names: pd.DataFrame,
     submissions: pd.DataFrame | None = None,
     api: pd.DataFrame | None = None,
     whole_thread_handoffs: Ints | None = None,
@@ -94,144 +59,84 @@ def step_marks(
 ) -> Marks | None:
     """Returns where steps start and end on the host thread that owns them, None without steps.
 
-    Steps that hold little of the work of their process are none: something else is the program.
+    Ranges that repeat count first, where they run the same work; else the longest sequence of
+    launches that repeats whole. Steps that hold little of the work of their process, or that
+    account for little of the time in which they follow one another, are none: something else is
+    the program. What the program calls its warm-up is no step if there are others.
     """
     if submissions is None or not len(submissions):
         return None
-    marks = None
-    if ranges is not None and range_names is not None and threads is not None:
-        marks = _from_ranges(ranges, range_names, threads, _Work(submissions))
-    if marks is None and api is not None and whole_thread_handoffs is not None:
-        marks = _from_period(submissions, ops, api, whole_thread_handoffs)
-    return marks if marks is not None and _holds_the_work(marks, submissions, ops) else None
+    work = Work(submissions, ops)
+    told = None
+    if api is not None and whole_thread_handoffs is not None:
+        told = Launches(submissions, ops, api, whole_thread_handoffs, op_names)
+    marked = ranges is not None and range_names is not None and threads is not None
+    opening = _opening(ranges, range_names) if ranges is not None else 0
+    for limit in dict.fromkeys((opening, 0)):
+        found = []
+        if marked:
+            found.append(marked_by_ranges(ranges, range_names, threads, work, limit))
+        if not _is_real(found, work, limit) and told is not None:
+            found += [marked_by_launches(told, low) for low in dict.fromkeys((0, limit))]
+        real = [marks for marks in found if _is_real([marks], work, limit)]
+        if real and real[0] is not None:
+            return real[0]._replace(opening_ns=limit)
+    return None
 
 
-def _holds_the_work(marks: Marks, submissions: pd.DataFrame, ops: pd.DataFrame) -> bool:
-    mine = submissions["process"].to_numpy() == marks.process
-    called = submissions["called_ns"].to_numpy()
-    inside = mine & (called >= marks.start[0]) & (called < marks.end[-1])
-    own = ops["process"].to_numpy() == marks.process
-    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    held = int(length[submissions["op"].to_numpy()[inside]].sum())
-    return held >= MIN_WORK_RATIO * int(length[own].sum())
-
-
-class _Work:
-    """When each process submitted its work."""
-
-    def __init__(self, submissions: pd.DataFrame) -> None:
-        self._process = submissions["process"].to_numpy()
-        self._called = submissions["called_ns"].to_numpy()
-        self._known: dict[int, Ints] = {}
-
-    def of(self, process: int) -> Ints:
-        """Returns the call starts of a process in order."""
-        if process not in self._known:
-            self._known[process] = self._called[self._process == process]
-        return self._known[process]
-
-
-def _from_ranges(
-    ranges: pd.DataFrame, range_names: pd.DataFrame, threads: pd.DataFrame, work: _Work
-) -> Marks | None:
-    """The best group of ranges whose texts differ only in numbers, by name, cover and depth."""
-    folded = [_DIGITS.sub("#", text) for text in range_names["text"].astype(str)]
-    labels, code = np.unique(np.array(folded, dtype=object).astype(str), return_inverse=True)
-    named = [int(bool(_STEP.search(t))) - int(bool(_PART.search(t))) for t in labels.tolist()]
-    best: tuple[tuple[int, int, float], Marks] | None = None
-    for rows in _groups(ranges, narrowed(code), np.array(named, dtype=np.int64) >= 0):
-        label = int(code[ranges["text"].to_numpy()[rows[0]]])
-        process = int(threads["process"].iloc[int(ranges["thread"].to_numpy()[rows[0]])])
-        scored = _scored(ranges, rows, str(labels[label]), named[label], process, work)
-        if scored is not None and (best is None or scored[0] > best[0]):
-            best = scored
-    return best[1] if best else None
-
-
-def _groups(ranges: pd.DataFrame, code: np.ndarray, told: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of each label and thread with enough ranges, labels in order."""
-    domains = ranges["domain"].cat
-    library = np.isin(domains.categories.to_numpy(dtype=object).astype(str), [*_LIBRARY])
-    label = code[ranges["text"].to_numpy()]
-    usable = told[label] & ~library[domains.codes.to_numpy()] & ~ranges["open"].to_numpy()
-    rows = np.flatnonzero(usable)
-    label = label[rows]
-    order = np.argsort(label, kind="stable")
-    rows, label = rows[order], label[order]
-    thread = ranges["thread"].to_numpy()[rows]
-    for _, labelled in runs(label):
-        for _, own in runs(thread[labelled]):
-            if own.stop - own.start >= MIN_STEPS:
-                yield rows[labelled][own]
-
-
-def _scored(
-    ranges: pd.DataFrame, rows: np.ndarray, label: str, named: int, process: int, work: _Work
-) -> tuple[tuple[int, int, float], Marks] | None:
-    """How well one group of ranges marks steps: named so, cover of the launches, outermost."""
-    start, end = (ranges[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
-    if (start[1:] < end[:-1]).any():
-        return None
-    called = work.of(process)
-    first, last = np.searchsorted(called, start), np.searchsorted(called, end)
-    busy = last > first
-    if busy.sum() < max(MIN_STEPS, 0.8 * len(start)):
-        return None
-    cover = float((last - first).sum()) / max(len(called), 1)
-    inside = float((end - start).sum()) / max(int(end[-1] - start[0]), 1)
-    # Without a telling name, a group must hold most of the work and leave few holes.
-    if cover < MIN_COVER_RATIO or (named == 0 and inside < MIN_COVER_RATIO):
-        return None
-    depth, thread = int(depth_of(ranges, rows).min()), int(ranges["thread"].to_numpy()[rows[0]])
-    return (named, -depth, round(cover, 3)), Marks(
-        start, end, "nvtx", label, thread, process
+def _is_real(found: list[Marks | None], work: Work, limit: int) -> bool:
+    """Whether some marks are steps, of which enough lie behind a time."""
+    return any(
+        marks is not None
+        and int((marks.start >= limit).sum()) >= MIN_REPEATS
+        and _holds_the_work(marks, work)
+        and _accounts_for_its_time(marks, work)
+        for marks in found
     )
 
 
-def _from_period(
-    submissions: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame, thread_handoffs: Ints
-) -> Marks | None:
-    """Steps from what recurs in the order in which the chain of calls that launches most work
-    submits and synchronises."""
-    chain = thread_handoffs[submissions["api"].to_numpy()]
-    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[submissions["op"].to_numpy()]
-    work = pd.Series(length).groupby(chain).sum().sort_index()
-    if work.max() < MIN_WORK_RATIO * work.sum():
-        return None
-    symbol, called, thread = _symbols(submissions, ops, api, thread_handoffs == int(work.idxmax()))
-    process = int(submissions["process"].to_numpy()[chain == work.idxmax()][0])
-    run = find_period(symbol)
-    if run is None:
-        return None
-    first = _step_start(run, called)
-    start = called[first]
-    end = np.append(start[1:], called[min(first[-1] + run.period, len(called) - 1)] + 1)
-    label = "period of the launch sequence"
-    return Marks(start, end, "period", label, int(thread[first[0]]), process)
-
-
-def _symbols(
-    submissions: pd.DataFrame, ops: pd.DataFrame, api: pd.DataFrame, chained: np.ndarray
-) -> tuple[Ints, Ints, Ints]:
-    """What one chain did in order: operations by name, synchronising calls by verb; their times
-    and threads. `chained` tells which calls belong to it."""
-    start, verb, thread = (api[c].to_numpy() for c in ("start_ns", "verb", "thread"))
-    call, op = submissions["api"].to_numpy(), submissions["op"].to_numpy()
-    call, op = call[chained[call]], op[chained[call]]
-    waits = np.flatnonzero(chained & api["top"].to_numpy() & np.isin(verb, _SYNCS))
-    symbol = np.concatenate([ops["name"].to_numpy()[op], -1 - verb[waits].astype(np.int64)])
-    call = np.concatenate([call, waits])
-    order = np.lexsort((symbol, start[call]))
-    call = call[order]
-    return symbol[order], start[call], thread[call]
-
-
-def _step_start(run: Run, called: Ints) -> Ints:
-    """Moves the positions to where the host usually pauses longest within a period."""
-    rows = run.position[:-1, None] + np.arange(run.period)[None, :]
-    rows = rows[rows[:, -1] < len(called)]
+def _opening(ranges: pd.DataFrame, range_names: pd.DataFrame | None) -> int:
+    """When the last of the outer ranges ends that are named as a warm-up or a start, 0 without."""
+    if range_names is None:
+        return 0
+    named = np.array([bool(_OPENING.search(str(t))) for t in range_names["text"]], dtype=bool)
+    text = ranges["text"].to_numpy()
+    few = np.bincount(text, minlength=len(named)) <= _FEW
+    rows = np.flatnonzero((named & few)[text] & ~ranges["open"].to_numpy())
     if not len(rows):
-        return run.position
-    pause = np.median(np.diff(called, prepend=called[0])[rows], axis=0)
-    moved = run.position + int(np.argmax(pause))
-    return moved[moved < len(called)]
+        return 0
+    depth = np.concatenate(
+        [depth_of(ranges, rows[own]) for _, own in runs(ranges["thread"].to_numpy()[rows])]
+    )
+    ends = ranges["end_ns"].to_numpy()[rows[depth <= 1]]
+    return int(ends.max()) if len(ends) else 0
+
+
+def _holds_the_work(marks: Marks, work: Work) -> bool:
+    """Whether what runs from the first step to the last is most of the work, or much of it where
+    the program itself names many steps."""
+    mine = work.of(marks.process)
+    low, high = np.searchsorted(mine.called, [marks.start[0], marks.end[-1]])
+    named = marks.basis == "nvtx" and len(marks.start) >= _MANY
+    least = _NAMED_WORK_RATIO if named else MIN_WORK_RATIO
+    return float(mine.work[low:high].sum()) >= least * float(mine.work.sum())
+
+
+def _accounts_for_its_time(marks: Marks, work: Work) -> bool:
+    """Whether steps as usual make up most of what happens while they follow one another: of the
+    time on the device or, where ranges mark the steps, of the work; a few of them may then wait
+    for long."""
+    took = np.diff(marks.start)
+    follows = marks.start[1:] - marks.end[:-1] <= _PAUSE_RATIO * took
+    # The first one still loads modules.
+    follows[: int(follows.sum() > MIN_REPEATS)] = False
+    spent = _usual_share(np.diff(work.begun(marks))[follows].astype(np.float64))
+    if spent >= _ACCOUNTED_RATIO:
+        return True
+    done = _usual_share(work.done(marks)[:-1][follows])
+    return marks.basis == "nvtx" and done >= _ACCOUNTED_RATIO
+
+
+def _usual_share(amount: Floats) -> float:
+    """How much of a sum the usual amount makes up if all had it, 1 without any."""
+    return float(np.median(amount)) * len(amount) / float(amount.sum()) if amount.any() else 1.0

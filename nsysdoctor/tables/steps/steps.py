@@ -13,7 +13,7 @@ import pandas as pd
 from nsysdoctor.arrays.intervals import Ints, Spans, spans, union
 from nsysdoctor.tables.activity.gpu_rows import COPY, KERNEL
 from nsysdoctor.tables.host.call_kinds import ALLOCATIONS, Verb
-from nsysdoctor.tables.steps.step_marks import Marks
+from nsysdoctor.tables.steps.marks import Marks
 from nsysdoctor.trace.recipe import table
 from nsysdoctor.trace.window import Request
 
@@ -39,7 +39,8 @@ def every_step(
         columns = ["step", "start_ns", "end_ns", "marked_end_ns", "op_count"]
         empty = pd.DataFrame({c: np.empty(0, dtype=np.int64) for c in columns})
         return empty.assign(phase=np.empty(0, dtype=object))
-    called = np.sort(submissions["called_ns"].to_numpy())
+    mine = submissions["process"].to_numpy() == step_marks.process
+    called = np.sort(submissions["called_ns"].to_numpy()[mine])
     start, marked = step_marks.start, step_marks.end
     end = _reach(step_marks, called)
     found = pd.DataFrame(
@@ -51,7 +52,7 @@ def every_step(
             "op_count": np.searchsorted(called, marked) - np.searchsorted(called, start),
         }
     )
-    found["phase"] = _phases(found, api)
+    found["phase"] = _phases(found, api, step_marks.opening_ns)
     return found
 
 
@@ -80,9 +81,11 @@ def _reach(marks: Marks, called: Ints) -> Ints:
     return end
 
 
-def _phases(steps: pd.DataFrame, api: pd.DataFrame) -> np.ndarray:
+def _phases(steps: pd.DataFrame, api: pd.DataFrame, opening_ns: int) -> np.ndarray:
     count = len(steps)
     phase = np.full(count, "steady", dtype=object)
+    # What the program itself calls its warm-up.
+    phase[steps["start_ns"].to_numpy() < opening_ns] = "warmup"
     phase[count - 1] = "tail"
     phase[: _warm_up(steps, api)] = "warmup"
     return phase
@@ -171,29 +174,6 @@ def _between(submissions: pd.DataFrame | None, low: int, high: int) -> str:
 
 
 @table
-def step_lengths(
-    every_step: pd.DataFrame,
-    step_marks: Marks | None,
-    ops: pd.DataFrame | None = None,
-    submissions: pd.DataFrame | None = None,
-) -> Ints:
-    """Returns how long each step took, ns: from where the work of the step before is done to where
-    its own is. A host that runs ahead of the device is no measure; a step without work takes its
-    host time."""
-    if step_marks is None or ops is None or submissions is None or not len(every_step):
-        return np.empty(0, dtype=np.int64)
-    ends = ops["end_ns"].to_numpy()
-    start, end = every_step["start_ns"].to_numpy(), every_step["end_ns"].to_numpy()
-    mine = submissions[submissions["process"] == step_marks.process]
-    called = mine["called_ns"].to_numpy()
-    step = np.searchsorted(start, called, "right") - 1
-    inside = (step >= 0) & (called < end[step])
-    done = pd.Series(ends[mine["op"].to_numpy()[inside]]).groupby(step[inside]).max()
-    done = done.reindex(range(len(every_step))).cummax()
-    return np.asarray(np.where(done.diff().notna(), done.diff(), end - start), dtype=np.int64)
-
-
-@table
 def window(
     steps: pd.DataFrame,
     horizon: pd.DataFrame,
@@ -233,6 +213,14 @@ def _earliest(submissions: pd.DataFrame | None, low: int) -> int:
     if submissions is None or not len(submissions):
         return low
     return min(low, int(submissions["called_ns"].min()))
+
+
+def window_span_ns(window: pd.DataFrame) -> int:
+    """Returns how long the window is without what lies between its parts: evaluations and pauses
+    are no time of the steps."""
+    between = window["part_start_ns"].to_numpy()[1:] - window["part_end_ns"].to_numpy()[:-1]
+    whole = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
+    return max(whole - int(np.maximum(between, 0).sum()), 1)
 
 
 def in_window(times: np.ndarray, window: pd.DataFrame) -> np.ndarray:
