@@ -36,10 +36,12 @@ def clock_text(time_ns: int) -> str:
 
 def moment_text(time_ns: int) -> str:
     """Returns a time since the start of a trace with the digits that tell neighbours apart:
-    `19.312 ms`, `37.001234 s`."""
-    if abs(time_ns) < 10**9:
-        return f"{time_ns / 10**6:.3f} ms"
-    return f"{time_ns / 10**9:.6f} s"
+    `200 µs`, `19.312 ms`, `37.001234 s`."""
+    for unit_ns, digits, unit in ((10**9, 6, "s"), (10**6, 3, "ms"), (10**3, 3, "µs")):
+        if abs(time_ns) >= unit_ns:
+            text = f"{time_ns / unit_ns:.{digits}f}".rstrip("0").rstrip(".")
+            return f"{text} {unit}"
+    return f"{time_ns} ns"
 
 
 def bytes_text(value_bytes: float) -> str:
