@@ -255,7 +255,7 @@ def _by_throughput(line: Line, changes: dict[Key, Change]) -> Line:
         return line if open_ else replace(line, level="warn")
     faster = state("kernel_ns") == "better"
     reason = "kernels got faster" if faster else "neither the step nor idle time got worse"
-    accept = f"accept with: nsysdoctor baseline accept {_REPORTS} -o FILE"
+    accept = f"accept with: nsysdoctor baseline save {_REPORTS} -o FILE"
     return replace(line, state="warned", why=f"{reason}: no loss of throughput", next=accept)
 
 
