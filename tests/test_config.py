@@ -83,11 +83,11 @@ def test_the_manual_names_every_metric_and_cause() -> None:
 
 
 def test_a_limit_raises_only_what_it_limits() -> None:
-    limits = parse_config({"gate": {"metrics": {"step_ns": {"max": 5e6}}}}).gate
-    bound = bound_of(limits, "step_ns", "")
+    limits = parse_config({"gate": {"metrics": {"idle_ns": {"max": 5e6}}}}).gate
+    bound = bound_of(limits, "idle_ns", "")
     assert (bound.level, bound.change_level) == ("error", "warn")
-    limits = parse_config({"gate": {"metrics": {"step_ns": {"max_regression": 0.1}}}}).gate
-    assert bound_of(limits, "step_ns", "").change_level == "error"
+    limits = parse_config({"gate": {"metrics": {"idle_ns": {"max_regression": 0.1}}}}).gate
+    assert bound_of(limits, "idle_ns", "").change_level == "error"
 
 
 def test_pyproject_holds_the_same_under_tool(tmp_path: Path) -> None:

@@ -133,9 +133,9 @@ def test_the_job_ends_as_the_gate_does(
     assert runner.step("Dashboard").returncode == 0
     assert runner.step("Verdict").returncode == code
     out = tmp_path / "nsysdoctor-out"
-    assert {path.name for path in out.iterdir()} == {
-        "comment.md", "verdict.json", "junit.xml", "verdict.sarif",
-    }  # fmt: skip
+    kept = {"comment.md", "verdict.json", "junit.xml", "verdict.sarif"}
+    kept |= {"candidate.json"} if code != 2 else set()
+    assert {path.name for path in out.iterdir()} == kept
     assert json.loads((out / "verdict.json").read_text())["answer"] == answer
     summary = runner.files["GITHUB_STEP_SUMMARY"].read_text()
     assert summary.startswith("### nsysdoctor gate: ")
@@ -199,6 +199,39 @@ def test_the_comment_is_posted_once_and_edited_later(tmp_path: Path) -> None:
         "pr", "comment", "7", "--edit-last", "--create-if-none", "--body-file",
         "nsysdoctor-out/comment.md",
     ]  # fmt: skip
+
+
+def test_a_comment_that_cannot_be_posted_fails_no_job(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, traces=put(tmp_path, run(11)), baseline="perf.json")
+    runner.values["github.event.pull_request.number"] = "7"
+    runner.put_on_path("gh", "#!/usr/bin/env bash\nexit 1\n")
+    runner.step("Gate")
+    done = runner.step("Comment on the pull request")
+    assert done.returncode == 0
+    assert "the comment was not posted" in done.stdout
+
+
+def test_a_bad_option_leaves_no_earlier_comment(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, traces=put(tmp_path, run(11)), baseline="perf.json")
+    runner.step("Gate")
+    runner.values["inputs.min-utilization"] = "nan"
+    runner.step("Gate")
+    text = (tmp_path / "nsysdoctor-out" / "comment.md").read_text()
+    assert text.startswith("### nsysdoctor gate: cannot judge")
+
+
+def test_traces_of_one_name_keep_a_dashboard_each(tmp_path: Path) -> None:
+    put(tmp_path, run())
+    sample = (ROOT / "sample_traces" / "healthy.sqlite").read_bytes()
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.sqlite").write_bytes(sample)
+    traces = "one/run.sqlite two/run.sqlite"
+    runner = Runner(tmp_path, traces=traces, min_utilization="0.1")
+    runner.step("Gate")
+    assert runner.step("Dashboard").returncode == 0
+    names = {path.name for path in (tmp_path / "nsysdoctor-out").iterdir()}
+    assert {"run.html", "run-2.html", "run.report.json", "run-2.report.json"} <= names
 
 
 @pytest.mark.parametrize(("install", "want"), [("", str(ROOT)), ("nsysdoctor==1", "nsysdoctor==1")])

@@ -27,6 +27,8 @@ STYLES = {
     "cannot_judge": "bold yellow",
 }
 MARKDOWN_LINES = 8
+MARKDOWN_CHARACTERS = 60_000
+"""A comment on GitHub holds 65,536."""
 INDENT = "       "
 
 
@@ -115,8 +117,10 @@ def verdict_markdown(verdict: Verdict) -> str:
     lines += _findings(words.news(verdict)[:MARKDOWN_LINES])
     lines += [f"- {literal(text)}" for text in (*verdict.obsolete, *verdict.notes)]
     rest = [line for line in verdict.lines if line not in shown[:MARKDOWN_LINES]]
-    lines += _folded(f"All other metrics ({len(rest)})", _table(rest))
-    return "\n".join(lines).rstrip() + "\n"
+    folded = _folded(f"All other metrics ({len(rest)})", _table(rest))
+    if sum(len(line) + 1 for line in (*lines, *folded)) > MARKDOWN_CHARACTERS:
+        folded = ["", f"{len(rest)} other metrics stand in the verdict."]
+    return "\n".join([*lines, *folded]).rstrip()[:MARKDOWN_CHARACTERS] + "\n"
 
 
 def _table(shown: Sequence[Line]) -> list[str]:
