@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from nsysdoctor import __version__
-from nsysdoctor.errors import NsysDoctorError, UsageError
+from nsysdoctor.commands.outputs import complain, say
+from nsysdoctor.errors import NsysDoctorError, UsageError, unexpected
 
 app = typer.Typer(
     name="nsysdoctor",
@@ -40,12 +41,6 @@ def top(
         os.environ["NSYSDOCTOR_DEBUG"] = "1"
 
 
-def complain(error: NsysDoctorError) -> None:
-    """Prints what is wrong and what to do, two lines on stderr."""
-    for line in (f"nsysdoctor: {error.message}", f"  hint: {error.hint}"):
-        print(" ".join(line.split("\n")), file=sys.stderr)
-
-
 def _show_what_can_be_shown() -> None:
     """Lets consoles without Unicode show a mark for what they lack instead of failing."""
     for stream in (sys.stdout, sys.stderr):
@@ -54,29 +49,65 @@ def _show_what_can_be_shown() -> None:
 
 
 def main() -> None:
-    """Runs the command line; errors meant for users end with exit status 2, no traceback."""
-    from nsysdoctor.commands import register
-
-    if not app.registered_commands:
-        register(app)
+    """Runs the command line. Ends with the command's exit status; with 2 and two lines on stderr
+    for whatever else goes wrong, so that 1 only ever says that a gate failed."""
     _show_what_can_be_shown()
     try:
-        sys.exit(_run())
-    except NsysDoctorError as error:
-        if os.environ.get("NSYSDOCTOR_DEBUG"):
-            raise
-        complain(error)
-        sys.exit(2)
-    except OSError as error:
-        if os.environ.get("NSYSDOCTOR_DEBUG"):
-            raise
+        _listen_to_ends()
+        status = _run()
+    except (KeyboardInterrupt, typer.Abort):
+        say("nsysdoctor: stopped")
+        status = 130
+    except Ended as ended:
+        say("nsysdoctor: stopped")
+        status = 128 + ended.signal
+    except BaseException as error:
+        _tell(error)
+        status = 2
+    sys.exit(status)
+
+
+def _tell(error: BaseException) -> None:
+    """Prints an error for users, with a traceback where one was asked for."""
+    if os.environ.get("NSYSDOCTOR_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    complain(_for_users(error))
+
+
+def _for_users(error: BaseException) -> NsysDoctorError:
+    if isinstance(error, NsysDoctorError):
+        return error
+    if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
-        complain(NsysDoctorError(f"{where}{reason}", "check the path, its rights and the disk"))
-        sys.exit(2)
-    except (KeyboardInterrupt, typer.Abort):
-        print("nsysdoctor: stopped", file=sys.stderr)
-        sys.exit(130)
+        return NsysDoctorError(f"{where}{reason}", "check the path, its rights and the disk")
+    return unexpected(error, "nsysdoctor cannot go on")
+
+
+class Ended(BaseException):
+    """The system asks the program to end; what is being written or recorded is cleaned up."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
+
+def _listen_to_ends() -> None:
+    """Lets SIGTERM and SIGHUP end commands as an interrupt does: files are taken back."""
+    import signal
+    import threading
+
+    def end(number: int, _frame: object) -> None:
+        raise Ended(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 def _run() -> int:
@@ -84,6 +115,10 @@ def _run() -> int:
 
     Raises UsageError, with the command's help as the hint, for options that cannot be meant.
     """
+    from nsysdoctor.commands import register
+
+    if not app.registered_commands:
+        register(app)
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever it lives
     try:
         return int(app(standalone_mode=False) or 0)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
+_MOST_TOLD = 300
+"""Longer texts of errors that nobody foresaw are cut."""
+
 
 class NsysDoctorError(Exception):
     """An answer for the user: what is wrong (`message`) and what to do (`hint`)."""
@@ -37,3 +43,15 @@ class MissingTableError(NsysDoctorError):
 
     `hint` names the nsys option that records it.
     """
+
+
+def unexpected(error: BaseException, what: str) -> NsysDoctorError:
+    """Returns what to tell of an error that nobody foresaw: what could not be done, and where in
+    the code it ended."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    text = str(error)[:_MOST_TOLD]
+    return NsysDoctorError(
+        f"{what}: {type(error).__name__}{': ' if text else ''}{text}{where}",
+        "nsysdoctor --debug shows the traceback; please report it",
+    )

@@ -101,3 +101,10 @@ def quantity_text(name: str, value: object) -> str:
         if name.endswith(suffix):
             return text(number)
     return count_text(number) if number == int(number) else f"{number:,.3g}"
+
+
+def escaped(text: str) -> str:
+    """Returns text on one line that no terminal takes for a command: line ends are spaces, other
+    control and direction characters and what is no Unicode are written out."""
+    spaced = " ".join(text.splitlines())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in spaced)

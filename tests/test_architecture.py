@@ -380,15 +380,26 @@ def test_names_use_the_words_of_the_project() -> None:
     assert wrong == []
 
 
-def test_only_a_failed_rule_hides_an_exception() -> None:
+MAY_CATCH_ALL = {
+    "nsysdoctor/cli.py",  # whatever it is, it ends with status 2
+    "nsysdoctor/jobs/answers.py",  # one bad trace of several loses only itself
+    "nsysdoctor/rulebook/evaluate.py",  # one bad rule fails alone
+}
+
+
+def test_only_where_something_fails_alone_all_exceptions_are_caught() -> None:
     broad = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in files(*CODE)
         for node in ast.walk(tree(path))
         if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
+        and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
     ]
-    assert [place.partition(":")[0] for place in broad] == ["nsysdoctor/rulebook/evaluate.py"]
+    assert {place.partition(":")[0] for place in broad} == MAY_CATCH_ALL
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 # --- the page that says where things are

@@ -63,19 +63,25 @@ def _read_report(path: Path) -> Report:
 
 def _diagnose(path: Path, options: Options) -> Report:
     from nsysdoctor.diagnosis.diagnose import diagnose
+    from nsysdoctor.jobs.answers import Lost, attempt
 
-    return diagnose(path, options)
+    found = attempt(path, lambda: diagnose(path, options))
+    if isinstance(found, Lost):
+        raise found.error
+    return found
 
 
 def _options(config: Config, window: str | None) -> Options:
     """How traces are analysed; raises UsageError when the configuration names unknown rules."""
     from nsysdoctor.config import check_config
     from nsysdoctor.diagnosis.diagnose import Options
+    from nsysdoctor.rulebook.params import check_params
     from nsysdoctor.rulebook.rule import load_rules, select_rules
     from nsysdoctor.trace.window import parse_window
 
     rules = load_rules([Path(folder) for folder in config.rule_dirs])
     check_config(config, [rule.name for rule in rules])
+    check_params(rules, config.params)
     chosen = select_rules(rules, config.select, config.ignore)
     request = parse_window(config.window or "auto" if window is None else window)
     return Options(request, chosen, config.params)  # type: ignore[arg-type]
@@ -89,7 +95,7 @@ def write_files(
     quiet: bool,
 ) -> None:
     """Writes every output file in the format of its extension."""
-    from nsysdoctor.commands.outputs import check_target
+    from nsysdoctor.commands.outputs import check_target, say, write_whole
 
     for path in paths:
         if path.suffix.lower() not in writers:
@@ -97,9 +103,9 @@ def write_files(
             raise UsageError(f"the extension of {path} names no format", hint)
         check_target(path, list(inputs), force)
     for path in paths:
-        path.write_text(writers[path.suffix.lower()](), encoding="utf-8")
+        write_whole(path, writers[path.suffix.lower()]())
         if not quiet:
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}")
 
 
 def put(text: str) -> None:

@@ -1,13 +1,20 @@
-"""Which files may be written: never a trace, and no file that another program wrote."""
+"""What commands write: files, never a trace and none that another program wrote, and lines on
+stderr that no name can break."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from nsysdoctor.errors import UsageError
+from nsysdoctor.errors import NsysDoctorError, UsageError
+from nsysdoctor.units import escaped
 
 _HEAD_BYTES = 4096
+_NAME_LENGTH = 60
 _BEGINS = re.compile(
     rb"\Ansysdoctor |\A### nsysdoctor|<title>[^<]*nsysdoctor|<testsuite name=\"nsysdoctor"
     rb"|\A\{\s*\"format\": ?\"nsysdoctor-|\"driver\": \{\s*\"name\": \"nsysdoctor\""
@@ -41,3 +48,40 @@ def _ours(target: Path) -> bool:
     with target.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return not head or _BEGINS.search(head) is not None
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Writes a text file that is there whole or not at all."""
+    with beside(target) as path:
+        path.write_text(text, encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def beside(target: Path) -> Iterator[Path]:
+    """Yields a path beside `target`, in its folder, whose file takes its place when all went well
+    and is taken away when anything did not. What a link points to is replaced, not the link, and
+    devices and pipes are written to as they are."""
+    place = target.resolve() if target.is_symlink() else target
+    if place.exists() and not place.is_file():
+        yield place
+        return
+    # The kinds of files that writers tell by their suffix keep theirs.
+    path = place.with_name(f".{place.name[:_NAME_LENGTH]}.{os.getpid()}.part{place.suffix}")
+    try:
+        yield path
+        if place.exists():
+            path.chmod(place.stat().st_mode & 0o7777)
+        path.replace(place)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def say(line: str) -> None:
+    """Prints one line on stderr, control characters written out."""
+    print(escaped(line), file=sys.stderr)
+
+
+def complain(error: NsysDoctorError) -> None:
+    """Prints what is wrong and what to do, two lines on stderr."""
+    say(f"nsysdoctor: {error.message}")
+    say(f"  hint: {error.hint}")

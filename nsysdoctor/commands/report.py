@@ -86,15 +86,28 @@ def report(
     _write(targets, answer, top, verbose, quiet)
     if not targets:
         _show(form, answer, top, verbose, "" if quiet else _page_of(named, window, device))
+    _tell_of_lost(answer)
+
+
+def _tell_of_lost(answer: Answer) -> None:
+    """Says which traces are missing in the report; raises typer.Exit with 2 when there are any."""
+    from nsysdoctor.commands.outputs import complain
+
+    for one in answer.lost:
+        complain(one.error)
+    if answer.lost:
+        raise typer.Exit(2)
 
 
 def _write(
     targets: list[tuple[Path, Format]], answer: Answer, top: int, verbose: bool, quiet: bool
 ) -> None:
+    from nsysdoctor.commands.outputs import say, write_whole
+
     for path, kind in targets:
-        path.write_text(_text(kind, answer, top, verbose), encoding="utf-8")
+        write_whole(path, _text(kind, answer, top, verbose))
         if not quiet:
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}")
 
 
 def _options(
@@ -112,6 +125,7 @@ def _options(
     from nsysdoctor.commands.inputs import settings
     from nsysdoctor.config import check_config
     from nsysdoctor.jobs.job import JobOptions, chosen_rules, known_rules
+    from nsysdoctor.rulebook.params import check_params
     from nsysdoctor.trace.window import parse_window
 
     configured = settings(config)
@@ -125,6 +139,7 @@ def _options(
         payloads,
     )
     check_config(configured, [rule.name for rule in known_rules(options.folders)])
+    check_params(known_rules(options.folders), configured.params)
     chosen_rules(options)
     return options
 

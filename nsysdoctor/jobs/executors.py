@@ -10,6 +10,9 @@ from multiprocessing import get_context
 
 from nsysdoctor.errors import UsageError
 
+_PATIENCE_S = 30.0
+"""How long a cluster may take to bring its first worker."""
+
 
 @contextmanager
 def executor_for(
@@ -29,7 +32,11 @@ def executor_for(
         return
     # Processes are started afresh: a forked one inherits locks held by Arrow's threads.
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as executor:
-        yield executor
+        try:
+            yield executor
+        finally:
+            # All answers are had by now, or nobody waits for them any more.
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
@@ -47,4 +54,11 @@ def _cluster(address: str) -> Iterator[Executor]:
             f"no dask scheduler answers at {address}", "start one with: dask scheduler"
         ) from error
     with client:
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE_S)  # type: ignore[no-untyped-call,unused-ignore]
+        except TimeoutError as error:
+            raise UsageError(
+                f"the dask cluster at {address} has no worker",
+                f"start one with: dask worker {address}",
+            ) from error
         yield client.get_executor()  # type: ignore[no-untyped-call,unused-ignore]

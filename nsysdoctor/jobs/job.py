@@ -8,10 +8,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nsysdoctor.diagnosis.diagnose import Options, Progress, conclude, diagnose_trace, summarise
 from nsysdoctor.diagnosis.lost_time import renumbered
+from nsysdoctor.jobs.answers import Lost, attempt, in_workers
 from nsysdoctor.report.model import Note, Outcome, Report
 from nsysdoctor.report.ranking import united
 from nsysdoctor.rulebook.rule import Rule, load_rules, select_rules
@@ -34,6 +35,10 @@ Seen = Callable[[Path, str, float], None]
 """Hears of a trace, what is done with it, and which share of the work on it is behind."""
 
 DONE = "done"
+_ROWS_OF_TRACES = (
+    "devices", "idle_causes", "findings", "phases", "metrics", "kernels", "notes",
+    "capture_faults", "lost_time",
+)  # fmt: skip
 _DRAWN_SHARE = 0.95
 
 
@@ -66,6 +71,8 @@ class Answer:
 
     report: Report
     payloads: list[Payload]
+    lost: list[Lost] = field(default_factory=list)
+    """The traces that could not be analysed."""
 
 
 def diagnose_job(
@@ -78,21 +85,52 @@ def diagnose_job(
 
     `executor` is any concurrent.futures executor (process pool, dask's client.get_executor());
     without one the traces are read one after the other. The answer is the same. `seen` is called
-    for each finished trace, and for each stage of a trace that is read in this process. Raises the
-    error of the first unreadable trace.
+    for each finished trace, and for each stage of a trace that is read in this process. Of several
+    traces one that cannot be analysed loses only itself; raises the error of the first one where
+    none can be.
     """
     options = options or JobOptions()
-    results = []
     if executor is None:
-        for index, path in enumerate(paths):
-            results.append(work(path, index, options, partial(seen, path)))
+        found: list[Result | Lost] = []
+        for path in paths:
+            reading = partial(work, path, 0, options, partial(seen, path))
+            found.append(reading() if len(paths) == 1 else attempt(path, reading))
             seen(path, DONE, 1.0)
     else:
-        waiting = [executor.submit(work, p, i, options) for i, p in enumerate(paths)]
-        for path, future in zip(paths, waiting, strict=True):
-            results.append(future.result())
-            seen(path, DONE, 1.0)
-    return _reduced(results, options)
+        asked = [(path, (0, options)) for path in paths]
+        found = in_workers(executor, work, asked, lambda path: seen(path, DONE, 1.0))
+    lost = [one for one in found if isinstance(one, Lost)]
+    results = [one for one in found if not isinstance(one, Lost)]
+    if not results:
+        raise lost[0].error
+    answer = _reduced([_placed(result, place) for place, result in enumerate(results)], options)
+    return _without(answer, lost)
+
+
+def _placed(result: Result, place: int) -> Result:
+    """The result of a trace as that of the trace at a place in the job."""
+    if place == 0:
+        return result
+    report, payload = result.report, result.payload
+    changed: dict[str, Any] = {
+        name: [replace(row, trace=place) for row in getattr(report, name)]
+        for name in _ROWS_OF_TRACES
+    }
+    changed["findings"] = [
+        replace(f, subjects=[replace(s, trace=place) for s in f.subjects])
+        for f in changed["findings"]
+    ]
+    drawn = None if payload is None else replace(payload, trace=place)
+    return Result(replace(report, **changed), result.summary, drawn)
+
+
+def _without(answer: Answer, lost: Sequence[Lost]) -> Answer:
+    """The answer with what is missing in it."""
+    if not lost:
+        return answer
+    notes = [Note(0, f"not in this report: {one.error.message}") for one in lost]
+    report = replace(answer.report, notes=[*answer.report.notes, *notes])
+    return Answer(report, answer.payloads, list(lost))
 
 
 def work(

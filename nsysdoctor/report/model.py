@@ -322,6 +322,7 @@ def read_report(text: str) -> Report:
     """Returns the report that `to_json` wrote; raises UsageError for anything else."""
     from pydantic import TypeAdapter, ValidationError
 
+    from nsysdoctor.report.validity import check_report
     try:
         report = TypeAdapter(Report).validate_json(text)
     except ValidationError as error:
@@ -332,8 +333,7 @@ def read_report(text: str) -> Report:
             "make one with: nsysdoctor report run.sqlite -o report.json",
         ) from error
     if report.format != FORMAT or report.format_version > FORMAT_VERSION:
-        raise UsageError(
-            f"the report has format {report.format} {report.format_version}",
-            f"this nsysdoctor reads {FORMAT} up to {FORMAT_VERSION}; make the report anew",
-        )
+        told = f"the report has format {report.format} {report.format_version}"
+        raise UsageError(told, f"this nsysdoctor reads {FORMAT} up to {FORMAT_VERSION}")
+    check_report(report)
     return report

@@ -49,7 +49,7 @@ def evaluate(
         if not error.hint:
             return None, ended("passed", error.message)
         return None, ended("skipped", f"{error.message}; {error.hint}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return None, ended("failed", f"{type(error).__name__}: {error}")
     if not len(measured.rows):
         return None, ended("passed", "")
