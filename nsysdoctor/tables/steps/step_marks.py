@@ -20,6 +20,7 @@ MIN_WORK_RATIO, _NAMED_WORK_RATIO, _MANY = 0.5, 0.1, 10
 """The share of the work that steps hold; less is enough for many that ranges mark."""
 
 _ACCOUNTED_RATIO, _PAUSE_RATIO = 0.5, 0.2
+_NEARLY_ALL_RATIO, _SLOW, _FEW_SLOW_RATIO = 0.8, 5, 0.4
 _OPENING = re.compile(r"(?i)warm[ _-]?up|^(init|set[ _-]?up|build|compil|autotun)|initiali[sz]")
 """Names of what comes before the steady steps, among the outermost ranges."""
 
@@ -124,17 +125,21 @@ def _holds_the_work(marks: Marks, work: Work) -> bool:
 
 def _accounts_for_its_time(marks: Marks, work: Work) -> bool:
     """Whether steps as usual make up most of what happens while they follow one another: of the
-    time on the device or, where ranges mark the steps, of the work; a few of them may then wait
-    for long."""
+    time on the device or, where ranges mark the steps, of the work. Of many that hold nearly all
+    the work a few may take long: they wait, or fetch pages."""
     took = np.diff(marks.start)
     follows = marks.start[1:] - marks.end[:-1] <= _PAUSE_RATIO * took
     # The first one still loads modules.
     follows[: int(follows.sum() > MIN_REPEATS)] = False
-    spent = _usual_share(np.diff(work.begun(marks))[follows].astype(np.float64))
-    if spent >= _ACCOUNTED_RATIO:
+    length = np.diff(work.begun(marks))[follows].astype(np.float64)
+    if _usual_share(length) >= _ACCOUNTED_RATIO:
         return True
-    done = _usual_share(work.done(marks)[:-1][follows])
-    return marks.basis == "nvtx" and done >= _ACCOUNTED_RATIO
+    done = work.done(marks)
+    if marks.basis == "nvtx":
+        return _usual_share(done[:-1][follows]) >= _ACCOUNTED_RATIO
+    slow = float((length > _SLOW * np.median(length)).mean())
+    held = float(done.sum()) >= _NEARLY_ALL_RATIO * float(work.of(marks.process).work.sum())
+    return len(length) >= _MANY and slow <= _FEW_SLOW_RATIO and held
 
 
 def _usual_share(amount: Floats) -> float:
