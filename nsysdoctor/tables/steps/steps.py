@@ -185,7 +185,8 @@ def window(
     """Returns the one window that savings refer to: a row per stretch of it on the host.
 
     Columns: start_ns, end_ns, basis (all, steady, given), host_start_ns, host_end_ns (the same
-    in every row), part_start_ns, part_end_ns. The window is the one asked for; else the steady
+    in every row), part_start_ns, part_end_ns, part_done_ns (when the work that the part submitted
+    is done). The window is the one asked for; else the steady
     steps where at least three were recognised; else all. A steady window reaches from where the
     work launched before it is done to where its own is done, so that a host that runs ahead
     does not shorten it; its parts leave out evaluation and checkpoints between steps.
@@ -205,7 +206,19 @@ def window(
     own = done[(called >= low) & (called < high)]
     end = max(high, int(own.max()) if len(own) else high)
     parts = union(spans(steady["start_ns"], steady["end_ns"]))
-    return _window_rows((min(start, end - 1), end), "steady", (low, high), parts)
+    found = _window_rows((min(start, end - 1), end), "steady", (low, high), parts)
+    return found.assign(part_done_ns=_done_after(parts, called, done))
+
+
+def _done_after(parts: Spans, called_ns: np.ndarray, done_ns: np.ndarray) -> np.ndarray:
+    """When the work that was submitted in each part is done, at the end of the part at the
+    earliest."""
+    starts, ends = parts
+    part = np.searchsorted(starts, called_ns, side="right") - 1
+    inside = (part >= 0) & (called_ns < ends[np.maximum(part, 0)])
+    found = ends.copy()
+    np.maximum.at(found, part[inside], done_ns[inside])
+    return found
 
 
 def _earliest(submissions: pd.DataFrame | None, low: int) -> int:
@@ -217,8 +230,10 @@ def _earliest(submissions: pd.DataFrame | None, low: int) -> int:
 
 def window_span_ns(window: pd.DataFrame) -> int:
     """Returns how long the window is without what lies between its parts: evaluations and pauses
-    are no time of the steps."""
-    between = window["part_start_ns"].to_numpy()[1:] - window["part_end_ns"].to_numpy()[:-1]
+    are no time of the steps. While a device still works on what a part submitted it is no pause,
+    however far the host runs ahead."""
+    done = np.maximum.accumulate(window["part_done_ns"].to_numpy())
+    between = window["part_start_ns"].to_numpy()[1:] - done[:-1]
     whole = int(window["end_ns"].iloc[0] - window["start_ns"].iloc[0])
     return max(whole - int(np.maximum(between, 0).sum()), 1)
 
@@ -247,6 +262,7 @@ def _window_rows(
 ) -> pd.DataFrame:
     low, high = parts if parts is not None else (host[:1], host[1:])
     return pd.DataFrame({"part_start_ns": low, "part_end_ns": high}).assign(
+        part_done_ns=high,
         start_ns=window[0],
         end_ns=window[1],
         basis=basis,
