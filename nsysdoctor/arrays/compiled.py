@@ -30,5 +30,9 @@ def run_pass(
 def _compiled(function: Callable[..., None]) -> Callable[..., None]:
     import numba
 
-    made: Callable[..., None] = numba.njit(cache=True, nogil=True)(function)
+    try:
+        made: Callable[..., None] = numba.njit(cache=True, nogil=True)(function)
+    except (RuntimeError, OSError):
+        # No folder can be written to, neither the package's nor the user's: compiled each time.
+        made = numba.njit(nogil=True)(function)
     return made

@@ -21,7 +21,7 @@ def calibrate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
 ) -> None:
     """Measure this machine's roofs and copy rates with torch, for `report --device-profile`."""
-    from nsysdoctor.commands.outputs import check_target
+    from nsysdoctor.commands.outputs import check_target, write_whole
     from nsysdoctor.torch.measure import measure, usable_torch
 
     usable_torch(device)
@@ -32,7 +32,7 @@ def calibrate(
             print(f"measuring {part}", file=sys.stderr)
 
     found = measure(device, say)
-    output.write_text(found.to_json(), encoding="utf-8")
+    write_whole(output, found.to_json(), force)
     for line in lines(found):
         print(line)
     if not quiet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,17 +24,17 @@ def export(
     force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write events for a trace viewer, or tables for analyses of your own."""
+    from nsysdoctor.commands.outputs import beside, say
     from nsysdoctor.trace.trace import open_trace
 
-    if output.exists() and (not force or output.resolve() == trace.resolve()):
+    if output.exists() and (not force or output.samefile(trace)):
         raise UsageError(f"{output} exists", "name another file, or use --force")
     if not output.parent.is_dir():
         raise UsageError(f"the folder of {output} does not exist", "make it first")
     form = _form(output)
-    opened = open_trace(trace)
-    output.unlink(missing_ok=True)
-    _write(opened, form, output, table)
-    print(f"wrote {output}", file=sys.stderr)
+    with beside(output) as path:
+        _write(open_trace(trace), form, path, table)
+    say(f"wrote {output}")
 
 
 def _form(output: Path) -> str:
@@ -51,13 +50,14 @@ def _form(output: Path) -> str:
 
 
 def _write(trace: Trace, form: str, output: Path, table: str | None) -> None:
-    from nsysdoctor.export.events import readable, readable_tables, write_perfetto
+    from nsysdoctor.export.events import guarded, readable, readable_tables, write_perfetto
 
     if form == "perfetto":
         with output.open("w", encoding="utf-8") as file:
             write_perfetto(trace, file)
     elif form == "csv":
-        readable(trace, table or "ops").to_csv(output, index=False)
+        cells = guarded(readable(trace, table or "ops"))
+        cells.to_csv(output, index=False, encoding="utf-8", errors="replace")
     elif form == "parquet":
         readable(trace, table or "ops").to_parquet(output, index=False)
     else:

@@ -30,6 +30,7 @@ def add(
     from datetime import UTC, datetime
 
     from nsysdoctor.commands.inputs import load_reports, settings
+    from nsysdoctor.commands.outputs import beside, say
     from nsysdoctor.history import store
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -39,8 +40,12 @@ def add(
         now,
     )
     reports = load_reports(traces, settings(config), window)
-    added = store.add(database, reports, origin)
-    typer.echo(f"{database}: {added} new of {len(reports)}", err=True)
+    if database.exists():
+        added = store.add(database, reports, origin)
+    else:
+        with beside(database) as path:
+            added = store.add(path, reports, origin)
+    say(f"{database}: {added} new of {len(reports)}")
 
 
 @app.command("show")

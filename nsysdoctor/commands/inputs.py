@@ -103,7 +103,7 @@ def write_files(
             raise UsageError(f"the extension of {path} names no format", hint)
         check_target(path, list(inputs), force)
     for path in paths:
-        write_whole(path, writers[path.suffix.lower()]())
+        write_whole(path, writers[path.suffix.lower()](), force)
         if not quiet:
             say(f"wrote {path}")
 

@@ -16,10 +16,14 @@ from nsysdoctor.units import escaped
 _HEAD_BYTES = 4096
 _NAME_LENGTH = 60
 _BEGINS = re.compile(
-    rb"\Ansysdoctor |\A### nsysdoctor|<title>[^<]*nsysdoctor|<testsuite name=\"nsysdoctor"
+    rb"\Ansysdoctor (?:\d[\w.+-]*\r?\n|[^\n]+\n\n[^\n]*(?:GPU|utilization))"
+    rb"|\A### nsysdoctor(:| diff:| gate:) |<meta name=\"generator\" content=\"nsysdoctor "
+    rb"|<title>nsysdoctor history</title>|<testsuite name=\"nsysdoctor (gate|report)\""
     rb"|\A\{\s*\"format\": ?\"nsysdoctor-|\"driver\": \{\s*\"name\": \"nsysdoctor\""
 )
 """Text, Markdown, pages, JUnit, our JSON, SARIF: a file that only mentions us is not ours."""
+
+_KIND = re.compile(rb"\A\{\s*\"format\": ?\"nsysdoctor-(\w+)")
 
 
 def check_target(target: Path, traces: list[Path], force: bool) -> None:
@@ -50,10 +54,29 @@ def _ours(target: Path) -> bool:
     return not head or _BEGINS.search(head) is not None
 
 
-def write_whole(target: Path, text: str) -> None:
-    """Writes a text file that is there whole or not at all."""
+def write_whole(target: Path, text: str, force: bool = False) -> None:
+    """Writes a text file that is there whole or not at all.
+
+    Raises UsageError where a file of another kind of ours would be lost: no report takes the place
+    of a baseline.
+    """
+    old, new = _kind_of(target), _KIND.match(text.encode("utf-8", "replace")[:_HEAD_BYTES])
+    if old and new and old != new[1] and not force:
+        raise UsageError(
+            f"{target} is a {old.decode()} of nsysdoctor, not a {new[1].decode()}",
+            "name another file, or use --force",
+        )
     with beside(target) as path:
         path.write_text(text, encoding="utf-8", errors="replace")
+
+
+def _kind_of(target: Path) -> bytes | None:
+    """Which of our JSON files is there already: report, baseline, verdict, diff, device."""
+    if not target.is_file():
+        return None
+    with target.open("rb") as file:
+        found = _KIND.match(file.read(_HEAD_BYTES))
+    return found[1] if found else None
 
 
 @contextmanager

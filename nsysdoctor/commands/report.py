@@ -83,7 +83,7 @@ def report(
     if device_profile is not None:
         options = _profiled(options, device_profile)
     answer = _diagnosed(traces, options, jobs, dask, quiet)
-    _write(targets, answer, top, verbose, quiet)
+    _write(targets, answer, top, verbose, quiet, force)
     if not targets:
         _show(form, answer, top, verbose, "" if quiet else _page_of(named, window, device))
     _tell_of_lost(answer)
@@ -100,12 +100,13 @@ def _tell_of_lost(answer: Answer) -> None:
 
 
 def _write(
-    targets: list[tuple[Path, Format]], answer: Answer, top: int, verbose: bool, quiet: bool
+    targets: list[tuple[Path, Format]], answer: Answer, top: int, verbose: bool, quiet: bool,
+    force: bool,
 ) -> None:
     from nsysdoctor.commands.outputs import say, write_whole
 
     for path, kind in targets:
-        write_whole(path, _text(kind, answer, top, verbose))
+        write_whole(path, _text(kind, answer, top, verbose), force)
         if not quiet:
             say(f"wrote {path}")
 
@@ -209,11 +210,13 @@ def _show(form: Format, answer: Answer, top: int, verbose: bool, hint: str) -> N
         return
     from rich.console import Console
 
+    from nsysdoctor.commands.outputs import say
     from nsysdoctor.render.terminal import render_terminal
 
     render_terminal(answer.report, Console(), top=top, verbose=verbose)
     if hint:
-        print(f"\n{hint}", file=sys.stderr)
+        print(file=sys.stderr)
+        say(hint)
 
 
 def _page_of(traces: list[Path], window: str | None, device: int | None) -> str:

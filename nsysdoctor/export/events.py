@@ -21,6 +21,7 @@ TABLES = (
 )  # fmt: skip
 """What an export holds when no table is named."""
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _KINDS = np.array(["kernel", "copy", "set", "graph"], dtype=object)
 
 
@@ -54,6 +55,18 @@ def _with_texts(trace: Trace, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         frame["process"] = trace.table("threads")["process"].to_numpy()[frame["thread"]]
         frame["depth"] = trace.table("range_depth")["depth"]
     return frame
+
+
+def guarded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the frame with texts that a spreadsheet would run as formulas after an apostrophe."""
+    kinds = frame.dtypes
+    texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(kinds[name])]
+    return frame.assign(**{name: _guarded(frame[name]) for name in texts})
+
+
+def _guarded(cells: pd.Series) -> pd.Series:
+    risky = {text: f"'{text}" for text in cells.unique() if str(text).startswith(_FORMULAS)}
+    return cells.map(lambda text: risky.get(text, text)) if risky else cells
 
 
 def readable_tables(trace: Trace) -> Iterator[tuple[str, pd.DataFrame]]:
