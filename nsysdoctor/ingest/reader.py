@@ -115,6 +115,9 @@ class Export:
     def _extent(self, table: str) -> Extent:
         """The range of a table's row ids. If the file is large enough to hold that many rows, the
         range is used as it is; otherwise the rows are counted."""
+        if any(column.lower() == "rowid" for column in self.tables[table]):
+            # The name is that of a column here, whose values are no places in the table.
+            return Extent(0, 0, self.count(f'SELECT count(*) FROM "{table}"'), False)
         try:
             with _connected(self.uri) as db:
                 # Asked singly, each is a look-up at one end of the table; together they scan it.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+from nsysdoctor.arrays.numbers import bounded
+
 _SCOPED = re.compile(r"<unnamed>::|\(anonymous namespace\)::")
 _MANGLED = re.compile(r"^_Z")
 _TOKEN = re.compile(
     r"(?P<lambda>Ul)|(?P<ident>\d+)|(?P<sub>St|S[0-9A-Z]*_|S[absiod]|T[0-9]*_|D[pv])"
     r"|(?P<end>E(?:\d*_)?)|(?P<literal>L[a-z](?P<value>n?\d+)E)|(?P<op>cl)|(?P<open>[NIJXLZ])"
-    r"|(?P<type>[fdijlmxyabchstv])|(?P<skip>.)"
+    r"|(?P<type>[fdijlmxyabchstv])|(?P<skip>.)",
+    re.DOTALL,
 )
 # letters of the Itanium C++ ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling-type)
 _BUILTIN = {
@@ -70,7 +73,7 @@ def readable(name: str) -> str:
 
 
 def _identifier(name: str, token: re.Match[str], out: list[str]) -> int:
-    stop = token.end() + int(token["ident"])
+    stop = token.end() + (bounded(token["ident"], len(name)) or 0)
     word = name[token.end() : stop]
     anonymous = word.startswith(("_GLOBAL__N", "_INTERNAL"))
     separator = "::" if out and re.search(r"[\w)>}]$", out[-1]) else ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 
+from nsysdoctor.arrays.numbers import bounded
 from nsysdoctor.roofline.kernel_names import readable
 
 ITEMSIZES = {
@@ -24,6 +25,9 @@ ITEMSIZES = {
     "long": 8, "long long": 8, "unsigned long": 8, "unsigned long long": 8, "double": 8,
     "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
+_MOST_PER_THREAD, _MOST_ARRAYS = 1024, 64
+"""A name that tells of more elements per thread or arrays is no kernel's."""
+
 MULTI_TENSOR_CHUNK = 65536
 
 
@@ -111,14 +115,15 @@ def template_arguments(text: str, kernel: str) -> list[str]:
 
 def _vectorized(text: str) -> Layout | None:
     arguments = template_arguments(text, "vectorized_elementwise_kernel")
-    if len(arguments) < 3 or not arguments[0].isdigit():
+    width = bounded(arguments[0], _MOST_PER_THREAD) if len(arguments) >= 3 else None
+    if width is None:
         return None
     sizes = itemsizes(arguments[1], _array_length(arguments[2]))
     if sizes is None:
         return None
     # releases that still had their own array type took 4 elements per thread
     per_thread = 4 if arguments[2].startswith("Array") else 0
-    return Layout(per_thread, (sum(sizes),), 0, int(arguments[0]), sizes[0])
+    return Layout(per_thread, (sum(sizes),), 0, width, sizes[0])
 
 
 def _unrolled(text: str) -> Layout | None:
@@ -129,7 +134,7 @@ def _unrolled(text: str) -> Layout | None:
     if sizes is None:
         return None
     third = arguments[2] if len(arguments) > 2 else ""
-    per_thread = int(third) if third.isdigit() else 4
+    per_thread = bounded(third, _MOST_PER_THREAD) or 4
     if "LoadWithCast" in text:
         return _cast(per_thread, arguments[0], sizes)
     return Layout(per_thread, *_shared(sizes, "TrivialOffset" not in text and not third.isdigit()))
@@ -138,14 +143,15 @@ def _unrolled(text: str) -> Layout | None:
 def _legacy(text: str) -> Layout | None:
     """The strided kernel: block size and elements per thread are its first two arguments."""
     arguments = template_arguments(text, "elementwise_kernel")
-    if len(arguments) < 3 or not (arguments[0].isdigit() and arguments[1].isdigit()):
+    per_thread = bounded(arguments[1], _MOST_PER_THREAD) if len(arguments) >= 3 else None
+    if per_thread is None or not arguments[0].isdecimal():
         return None
     if inner := template_arguments(arguments[2], "gpu_kernel_impl_nocast"):
         sizes = itemsizes(inner[0])
-        return Layout(int(arguments[1]), *_shared(sizes, True)) if sizes else None
+        return Layout(per_thread, *_shared(sizes, True)) if sizes else None
     inner = template_arguments(arguments[2], "gpu_kernel_impl")
     sizes = itemsizes(inner[0]) if inner else None
-    return _cast(int(arguments[1]), inner[0], sizes) if sizes else None
+    return _cast(per_thread, inner[0], sizes) if sizes else None
 
 
 def _multi_tensor(text: str) -> Layout | None:
@@ -166,12 +172,13 @@ def _warp_softmax(text: str) -> Layout | None:
     """Rows of up to 2^n elements, one or two per warp; backward reads two arrays, not one."""
     kernel = "softmax_warp_backward" if "softmax_warp_backward" in text else "softmax_warp_forward"
     arguments = template_arguments(text, kernel)
-    if len(arguments) < 4 or not arguments[3].isdigit() or not 0 <= int(arguments[3]) <= 11:
+    power = bounded(arguments[3], 11) if len(arguments) >= 4 else None
+    if power is None:
         return None
     read, written = (ITEMSIZES.get(argument) for argument in arguments[:2])
     if read is None or written is None:
         return None
-    row = 2 ** int(arguments[3])
+    row = 2**power
     per_warp = row * (2 if row <= 128 else 1)
     moved = written + read * 2 if kernel.endswith("backward") else written + read
     return Layout(max(per_warp // min(row, 32), 1), (moved,), span=Span.HALF)
@@ -248,7 +255,7 @@ def _split(types: str) -> list[str]:
 
 def _array_length(argument: str) -> int:
     hit = re.search(r"\b(?:array|Array)<char\*?, (\d+)(?:ul|ull)?>", argument)
-    return int(hit[1]) if hit else 0
+    return (bounded(hit[1], _MOST_ARRAYS) or 0) if hit else 0
 
 
 def _shared(sizes: Sequence[int], shared: bool) -> tuple[tuple[int, ...], int]:

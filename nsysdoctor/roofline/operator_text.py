@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from nsysdoctor.arrays.numbers import bounded
+
 Shape = tuple[int, ...]
 
 OPERATOR, BACKWARD, MODULE, FUNCTION = "operator", "backward", "module", "function"
@@ -25,6 +27,8 @@ _NAMESPACED = re.compile(r"[A-Za-z_]\w*::[\w.]+$")
 _TSL = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:[.#][A-Za-z_<]\w*>?)+$")
 _LONGEST_LITERAL = 100_000
+_LARGEST_SIZE = 2**40
+"""No tensor is longer along an axis; what a text tells beyond that is no shape."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def read_text(text: str) -> tuple[Annotation, int]:
     if not _TELLING.search(text):
         return Annotation("", text), -1
     number = _SEQ.search(text)
-    return _read(_VARYING.sub("", text), number is not None), int(number[1]) if number else -1
+    told = bounded(number[1]) if number else None
+    return _read(_VARYING.sub("", text), number is not None), -1 if told is None else told
 
 
 def title(text: str) -> str:
@@ -147,7 +152,7 @@ def _literal(text: str) -> Any:
     """The Python value that a text holds, None if it holds none."""
     try:
         return ast.literal_eval(text) if len(text) <= _LONGEST_LITERAL else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
@@ -159,13 +164,15 @@ def _shapes(value: Any) -> list[Shape]:
             return []
         if all(_is_size(size) for size in item):
             found.append(tuple(item))
+        elif any(isinstance(size, int | float) for size in item):
+            return []
         else:
             found.extend(_shapes(item))
     return found
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_SIZE
 
 
 def _from_dict(text: str) -> Annotation:

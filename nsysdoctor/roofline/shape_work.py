@@ -29,6 +29,10 @@ _BACKWARD_ATTENTION = 2.5
 """The gradients take five products where the forward pass takes two."""
 
 
+_LARGEST = 2**60
+"""More bytes or operations than this are of shapes that somebody made up."""
+
+
 class Operand(NamedTuple):
     """A tensor argument: its shape and the bytes of an element."""
 
@@ -66,9 +70,11 @@ def operator_work(
     """
     family = family_of(operator)
     try:
-        return family.work(operands, out_itemsize, settings or {}) if family else None
-    except (ValueError, IndexError, ZeroDivisionError):
+        work = family.work(operands, out_itemsize, settings or {}) if family else None
+    except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
         return None
+    sound = work is not None and 0 <= work.flops <= _LARGEST and 0 <= work.bytes <= _LARGEST
+    return work if sound else None
 
 
 def family_of(operator: str) -> Family | None:

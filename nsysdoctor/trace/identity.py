@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from nsysdoctor.arrays.numbers import bounded
 from nsysdoctor.ingest.reader import Export
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -19,6 +20,7 @@ _RANK_VARIABLES = (
 
 _NUMBER = re.compile(r"\s*([\"']?)(\d{1,9})\1\s*$")
 _THREAD_NAME = 39
+_LARGEST_RANK = 10**9
 
 
 class Identity(NamedTuple):
@@ -34,9 +36,10 @@ def identity_of(export: Export) -> Identity:
 
 
 def _rank(export: Export) -> int | None:
-    if "MPI_RANKS" in export.tables:
-        ranks = {row[0] for row in export.query("SELECT DISTINCT rank FROM MPI_RANKS")}
-        return int(str(ranks.pop())) if len(ranks) == 1 else None
+    if "rank" in export.tables.get("MPI_RANKS", ()):
+        rows = export.query("SELECT DISTINCT rank FROM MPI_RANKS LIMIT 99")
+        ranks = {bounded(str(rank), _LARGEST_RANK) for (rank,) in rows}
+        return ranks.pop() if len(ranks) == 1 else None
     named = _named_rank(export)
     return named if named is not None else _set_rank(export)
 
@@ -51,11 +54,11 @@ def _named_rank(export: Export) -> int | None:
         f"ON s.id = n.textId WHERE n.eventType = {_THREAD_NAME}"
     )
     found = {m.group(1) for (text,) in rows if (m := _MPI_RANK.match(str(text)))}
-    return int(found.pop()) if len(found) == 1 else None
+    return bounded(found.pop(), _LARGEST_RANK) if len(found) == 1 else None
 
 
 def _set_rank(export: Export) -> int | None:
-    if "META_DATA_CAPTURE" not in export.tables:
+    if not {"name", "value"} <= set(export.tables.get("META_DATA_CAPTURE", ())):
         return None
     for variable in _RANK_VARIABLES:
         # An underscore stands for any character in LIKE.
@@ -64,7 +67,7 @@ def _set_rank(export: Export) -> int | None:
             f"AND substr(value, 1, {len(variable) + 1}) = '{variable}='"
         )
         told = (_NUMBER.match(str(value).partition("=")[2]) for (value,) in rows)
-        found = {int(number.group(2)) for number in told if number}
+        found = {bounded(number.group(2), _LARGEST_RANK) for number in told if number}
         if len(found) == 1:
             return found.pop()
     return None
