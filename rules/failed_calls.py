@@ -55,13 +55,16 @@ def _outermost(found: pd.DataFrame) -> np.ndarray:
 
 @table
 def failed_calls(
-    failures: pd.DataFrame, api: pd.DataFrame, api_names: pd.DataFrame
+    failures: pd.DataFrame, api: pd.DataFrame, api_names: pd.DataFrame, window: pd.DataFrame
 ) -> pd.DataFrame:
     """Returns a row per call name and error, one per error after which nothing works: subject,
     device, thread, name (of the first call), count, of_count (calls of that name), failed_ratio,
     code, error, calls, effect, variant, level."""
     names = api_names["name"].astype(str).to_numpy()
-    made = pd.Series(np.bincount(api["name"].to_numpy(), minlength=len(names))).groupby(names).sum()
+    called = api["name"].to_numpy()
+    if window["basis"].iloc[0] == "given":
+        called = called[in_window(api["start_ns"].to_numpy(), window)]
+    made = pd.Series(np.bincount(called, minlength=len(names))).groupby(names).sum()
     rows = []
     for key, mine in failures.groupby("key", sort=True):
         name, code = mine[["name", "code"]].iloc[0]
