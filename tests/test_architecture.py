@@ -384,6 +384,7 @@ MAY_CATCH_ALL = {
     "nsysdoctor/cli.py",  # whatever it is, it ends with status 2
     "nsysdoctor/jobs/answers.py",  # one bad trace of several loses only itself
     "nsysdoctor/rulebook/evaluate.py",  # one bad rule fails alone
+    "nsysdoctor/rulebook/rule.py",  # whatever its code raises when it is loaded
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,12 +28,42 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} is no text", "check the path") from error
 
 
-def settings(path: Path | None) -> Config:
-    """Returns the configuration: the file given, else the nearest one, else the defaults."""
+def settings(path: Path | None, trust: bool = False) -> Config:
+    """Returns the configuration: the file given, else the nearest one, else the defaults.
+
+    Folders of rules are relative to the file. Raises UsageError where a file that was only found
+    names some, unless it is trusted: what they hold runs as code.
+    """
+    from dataclasses import replace
+
+    from nsysdoctor.commands.outputs import say
     from nsysdoctor.config import Config, find_config, load_config
 
     found = path or find_config(Path.cwd())
-    return load_config(found) if found else Config()
+    config = load_config(found) if found else Config()
+    if found is None or not config.rule_dirs:
+        return config
+    if path is None and not trust:
+        raise UsageError(
+            f"{found} names folders of rules, which run as code: {', '.join(config.rule_dirs)}",
+            f"read them, then use: --config {found}",
+        )
+    folders = [found.parent / folder for folder in config.rule_dirs]
+    for file in [found, *(f for folder in folders for f in (folder, *folder.glob("*")))]:
+        _check_owner(file)
+    for folder in folders:
+        say(f"running the rules in {folder}, which {found} names")
+    return replace(config, rule_dirs=[str(folder) for folder in folders])
+
+
+def _check_owner(file: Path) -> None:
+    """Raises UsageError for a file of another user than the one who runs this, and than root."""
+    own = {0, os.getuid()} if hasattr(os, "getuid") else set()
+    if own and file.exists() and file.stat().st_uid not in own:
+        raise UsageError(
+            f"{file} belongs to another user, and would run as code",
+            "copy what you trust, or name the folder: report --rules DIR",
+        )
 
 
 def load_reports(paths: Sequence[Path], config: Config, window: str | None = None) -> list[Report]:

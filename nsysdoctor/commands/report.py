@@ -12,6 +12,7 @@ import typer
 from nsysdoctor.errors import UsageError
 
 if TYPE_CHECKING:
+    from nsysdoctor.config import Config
     from nsysdoctor.jobs.job import Answer, JobOptions
     from nsysdoctor.report.model import Report
 
@@ -34,6 +35,17 @@ BY_EXTENSION = {
 }  # fmt: skip
 
 
+TrustConfig = Annotated[
+    bool, typer.Option(help="Run the rules that the nearest configuration file names.")
+]
+Profile = Annotated[
+    Path | None, typer.Option(help="What calibrate measured; stands in for published roofs.")
+]
+Jobs = Annotated[
+    int | None, typer.Option(help="Processes for several traces; all cores by default.", min=1)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no hints.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show kernels and evidence.")]
 _TRACES = "Exports of nsys (.sqlite), traces of torch's profiler (.json, .json.gz), or folders."
 
 
@@ -56,21 +68,17 @@ def report(
     select: Annotated[list[str] | None, typer.Option(help="Only this rule; may repeat.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not this rule; may repeat.")] = None,
     config: Annotated[Path | None, typer.Option(help="A nsysdoctor.toml.")] = None,
-    device_profile: Annotated[
-        Path | None, typer.Option(help="What calibrate measured; stands in for published roofs.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes for several traces; all cores by default.", min=1)
-    ] = None,
+    trust_config: TrustConfig = False,
+    device_profile: Profile = None,
+    jobs: Jobs = None,
     dask: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
     top: Annotated[int, typer.Option(help="How many findings to show.", min=1)] = 5,
     force: Annotated[bool, typer.Option(help="Overwrite files of other programs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no hints.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show kernels and evidence.")
-    ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Analyse a trace: how the GPU time was spent, what wastes it, and what a cure would save."""
+    from nsysdoctor.commands.inputs import settings
     from nsysdoctor.commands.outputs import check_target
     from nsysdoctor.commands.traces import traces_of
 
@@ -79,7 +87,8 @@ def report(
     for path, _ in targets:
         check_target(path, traces, force)
     wants_page = form is Format.HTML if not targets else any(k is Format.HTML for _, k in targets)
-    options = _options(config, window, device, rules, select, ignore, verbose, wants_page)
+    said = settings(config, trust_config)
+    options = _options(said, window, device, rules, select, ignore, verbose, wants_page)
     if device_profile is not None:
         options = _profiled(options, device_profile)
     answer = _diagnosed(traces, options, jobs, dask, quiet)
@@ -112,7 +121,7 @@ def _write(
 
 
 def _options(
-    config: Path | None,
+    configured: Config,
     window: str | None,
     device: int | None,
     rules: list[Path] | None,
@@ -123,13 +132,11 @@ def _options(
 ) -> JobOptions:
     """The options of a job: the configuration file's settings, overridden or extended by the
     command line."""
-    from nsysdoctor.commands.inputs import settings
     from nsysdoctor.config import check_config
     from nsysdoctor.jobs.job import JobOptions, chosen_rules, known_rules
     from nsysdoctor.rulebook.params import check_params
     from nsysdoctor.trace.window import parse_window
 
-    configured = settings(config)
     options = JobOptions(
         parse_window(configured.window or "auto" if window is None else window, device),
         (*(Path(folder) for folder in configured.rule_dirs), *(rules or [])),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,8 +13,8 @@ import pandas as pd
 
 from nsysdoctor.errors import MissingTableError
 from nsysdoctor.replay.edits import of_subjects
-from nsysdoctor.report.model import Outcome
-from nsysdoctor.rulebook.findings import Measured, places_of
+from nsysdoctor.report.model import LEVELS, Outcome
+from nsysdoctor.rulebook.findings import Measured, causes_of, make_finding, places_of
 from nsysdoctor.rulebook.rule import Rule
 from nsysdoctor.trace.recipe import Recipe
 from nsysdoctor.trace.window import Request
@@ -45,6 +47,8 @@ def evaluate(
         for name in rule.words.needs:
             tables.require(name)
         measured = _measure(rule, tables, rule.params | dict(params))
+        if not rule.built_in:
+            _rehearse(measured)
     except MissingTableError as error:
         if not error.hint:
             return None, ended("passed", error.message)
@@ -66,7 +70,8 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
         if name in rule.tables:
             made[name] = run(rule.tables[name])
             return made[name]
-        return tables.optional(name) if optional else tables.table(name)
+        found = tables.optional(name) if optional else tables.table(name)
+        return found if rule.built_in else copy.deepcopy(found)
 
     def run(part: Recipe) -> Any:
         inputs = [value(name, name in part.optional) for name in part.needs]
@@ -88,6 +93,18 @@ def _measure(rule: Rule, tables: Tables, params: Mapping[str, int | float]) -> M
             addressed = addressed[addressed["row"].isin(number)]
             addressed = addressed.assign(row=addressed["row"].map(number))
     return Measured(rule, rows, places, cure, addressed)
+
+
+def _rehearse(measured: Measured) -> None:
+    """Makes the findings once, so that what is wrong with them is the failure of their rule."""
+    for cause in causes_of(measured):
+        made = make_finding(cause, None, [None] * len(cause.rows), 1, "any", 0)
+        if made.level not in LEVELS:
+            raise ValueError(f"level {made.level} is none of {', '.join(LEVELS)}")
+        if made.count < 0 or any(
+            isinstance(fact, float) and not math.isfinite(fact) for fact in made.facts.values()
+        ):
+            raise ValueError("a count or a fact is no finite number")
 
 
 def _asked_for(rows: pd.DataFrame, request: Request | None) -> list[int]:

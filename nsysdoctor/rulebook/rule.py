@@ -93,6 +93,8 @@ class Rule:
     evidence: Recipe | None = None
     addresses: Recipe | None = None
     tables: dict[str, Recipe] = field(default_factory=dict)
+    built_in: bool = True
+    """Rules of users get copies of tables: what they write there stays theirs."""
 
     @property
     def uses(self) -> frozenset[str]:
@@ -144,7 +146,8 @@ def load_rule(path: Path) -> Rule:
             f"mark its function: @table def {path.stem}(...)",
         )
     cure, evidence, addresses = (_part(module, n) for n in ("cure", "evidence", "addresses"))
-    rule = Rule(path.stem, words, measure, cure, evidence, addresses, made)
+    built_in = path.resolve().parent == built_in_folder().resolve()
+    rule = Rule(path.stem, words, measure, cure, evidence, addresses, made, built_in)
     _check(rule, path)
     return rule
 
@@ -194,7 +197,8 @@ def _module(code: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError) as error:
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
         raise RuleError(f"{code}: {type(error).__name__}: {error}", "correct the file") from error
     return module
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -438,16 +438,23 @@ def test_own_rules_with_a_fault(tmp_path: Path, text: str, complaint: str) -> No
     assert caught.value.hint
 
 
-def test_a_name_takes_microseconds() -> None:
+def test_a_name_takes_few_calls() -> None:
+    """How long that is depends on the machine and on what else it does."""
     names = [text for _, text in EXAMPLES]
     shorts = [short_name(readable(text)) for text in names]
-    spent = []
-    for _ in range(5):
-        start = time.perf_counter()
+    classify(names, shorts)
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
         classify(names, shorts)
-        spent.append(time.perf_counter() - start)
-    # 50 µs on an idle machine; a shared one gets some slack
-    assert min(spent) / len(names) < 150e-6
+    finally:
+        sys.setprofile(None)
+    assert calls / len(names) < 1000
 
 
 DOCS = ROOT / "docs" / "kernels.md"

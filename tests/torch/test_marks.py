@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -221,23 +220,21 @@ def test_without_a_profiler_the_model_is_left_alone() -> None:
         net(INDEX, image=IMAGE)
 
 
-def test_marks_cost_next_to_nothing_without_a_profiler() -> None:
-    def spent(loop: Callable[[], object]) -> float:
-        best = min(_timed(loop) for _ in range(5))
-        return best / 10_000
+def test_marks_do_next_to_nothing_without_a_profiler() -> None:
+    """Counted in calls: how long they take depends on what else the machine does."""
+    calls = 0
 
-    cost = spent(lambda: [None for _ in steps(range(10_000))]) - spent(
-        lambda: [None for _ in range(10_000)]
-    )
-    print(f"a step costs {cost * 1e9:.0f} ns without a profiler")
-    # a training step takes milliseconds; CI machines may be four times slower than a slow one
-    assert cost < 50e-6
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
 
-
-def _timed(loop: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    loop()
-    return time.perf_counter() - start
+    sys.setprofile(count)
+    try:
+        for _ in steps(range(1000)):
+            pass
+    finally:
+        sys.setprofile(None)
+    assert calls < 200 * 1000
 
 
 class Tool:
