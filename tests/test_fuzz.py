@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from nsysdoctor.trace.identity import identity_of
 from nsysdoctor.trace.trace import open_trace
 from sample_traces import record, write
 from tests import fuzz
+from tests.run_cli import run
 
 FOUND = ("name 467", "export 12")
 """Seeds that failed once."""
@@ -122,3 +125,17 @@ def test_a_column_may_be_called_rowid(name: str, tmp_path: Path) -> None:
     db.close()
     one, two = diagnose(path), diagnose(other)
     assert (one.devices, one.findings) == (two.devices, two.findings)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are UTF-8 here")
+def test_a_path_need_not_be_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"a\xff b#?.sqlite")
+    write(record("sync_in_loop"), tmp_path / "run.sqlite")
+    (tmp_path / "run.sqlite").rename(path)
+    ran = run("report", path, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert ran.report["traces"][0]["path"].endswith("a\ufffd b#?.sqlite")
+    targets = [tmp_path / f"o{end}" for end in (".json", ".html", ".sarif", ".xml", ".md", ".txt")]
+    ran = run("report", path, *(word for target in targets for word in ("-o", target)))
+    assert ran.code == 0, ran.err
+    assert all(target.stat().st_size for target in targets)

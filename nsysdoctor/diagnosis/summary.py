@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +45,7 @@ def trace_info(trace: Trace) -> TraceInfo:
     for kind, rows in overruns.groupby("kind", sort=True):
         dropped.append(Dropped(sources[int(kind)], OVERLAPS, len(rows)))
     return TraceInfo(
-        path=str(trace.export.path),
+        path=os.fsencode(trace.export.path).decode("utf-8", "replace"),
         rank=identity.rank,
         host=identity.host,
         nsys_version=metadata.get(EXPORT_VERSION),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -191,10 +192,10 @@ def open_export(path: Path) -> Export:
         target = copy.path / real.name
         for source in (real, *logs):
             shutil.copyfile(source, target.with_name(source.name))
-        uri = f"file:{quote(str(target))}"
+        uri = f"file:{quote(os.fsencode(target))}"
     else:
         check_length(path)
-        uri = f"file:{quote(str(real))}?mode=ro&immutable=1"
+        uri = f"file:{quote(os.fsencode(real))}?mode=ro&immutable=1"
     tables = _tables(uri, path)
     if not MARKS & tables.keys():
         raise UnreadableTraceError(
