@@ -167,6 +167,8 @@ def _behind_copies(
 ) -> Ints:
     """The gaps, or where a copy that the host waits for as well ends one the gap behind it, if
     that is longer: such a copy hides the hole that the wait makes."""
+    if not len(gaps):
+        return gap
     blocking = host_calls["blocks"].to_numpy() & (host_calls["op"].to_numpy() >= 0)
     waited = np.zeros(len(ops), dtype=bool)
     waited[host_calls["op"].to_numpy()[blocking]] = True

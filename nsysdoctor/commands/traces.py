@@ -42,7 +42,7 @@ def _of(path: Path) -> Iterable[Path]:
         found = [p for p in found if not is_own(p)]
         if not found:
             raise UsageError(
-                f"the folder {path} holds no trace",
+                f"{path} is a folder without a trace",
                 f"name a file, or a folder with files that end with {', '.join(_ENDINGS)}",
             )
         return sorted(found, key=natural)

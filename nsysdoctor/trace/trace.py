@@ -25,7 +25,8 @@ from nsysdoctor.trace.window import Request
 _SOURCES: dict[str, Source] = {f"{source.name}_rows": source for source in SOURCES}
 
 _MADE_BY = {
-    "memcpy": ("emcpy|GraphLaunch", "made no copies"),
+    # Pages of managed memory move without a call; they are rows of copies as well.
+    "memcpy": ("emcpy|GraphLaunch|Managed", "made no copies"),
     "graph": ("GraphLaunch", "launched no graphs"),
 }
 """The calls that make what a source holds, and what is said of a program without such calls."""

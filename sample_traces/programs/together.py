@@ -155,7 +155,7 @@ def _samples() -> Iterable[Sample]:
                 rule,
                 build(body, gpus),
                 cure="the same on every GPU",
-                also=("host_bound", "fp32_memory_traffic"),
+                also=tuple(name for name in ("host_bound", "fp32_memory_traffic") if name != rule),
                 low_high=ranged,
             )
 

@@ -114,8 +114,8 @@ def test_a_missing_file_is_named_and_nothing_is_created(tmp_path: Path) -> None:
     assert listing(tmp_path) == {}
 
 
-def test_a_folder_is_no_trace(tmp_path: Path) -> None:
-    refused(tmp_path, "is a folder")
+def test_a_folder_without_traces_is_no_trace(tmp_path: Path) -> None:
+    refused(tmp_path, "is a folder without a trace")
 
 
 @pytest.mark.parametrize(

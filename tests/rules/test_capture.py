@@ -12,7 +12,8 @@ RULES = ("incomplete_capture", "graph_kernels_hidden", "profiler_overhead")
 
 @pytest.mark.parametrize("rule", RULES)
 def test_capture_fault_comes_first(rule: str) -> None:
-    assert report_of(rule).findings[0].rule == rule
+    found = [f for f in report_of(rule).findings if f.category != "start_up"]
+    assert found[0].rule == rule
 
 
 @pytest.mark.parametrize("rule", RULES)

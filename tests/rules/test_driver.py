@@ -52,4 +52,5 @@ def test_trials_are_told_from_loading() -> None:
 
 
 def test_the_whole_program_is_not_judged_by_its_first_steps() -> None:
-    assert all(f.level == "info" for f in report_of("slow_start").findings)
+    found = [f for f in report_of("slow_start").findings if f.category != "start_up"]
+    assert all(f.level == "info" for f in found)

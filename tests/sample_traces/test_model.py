@@ -351,6 +351,9 @@ def _serial_keys(op: Op) -> tuple[int, int, int, int]:
     return (op.pid, op.device, op.context, op.stream)
 
 
+WORK_COMES_BACK = {"failed_calls"}
+"""Faults by which work is not done: cured, the program does it and takes longer."""
+
 @pytest.fixture(scope="module", params=sorted(PROGRAMS))
 def pair(request: pytest.FixtureRequest) -> tuple[Recording, Recording]:
     name = request.param
@@ -398,7 +401,11 @@ def test_whole_device_kernels_never_overlap_on_a_card(pair: tuple[Recording, Rec
                 last[op.gpu] = op.end_ns
 
 
-def test_a_cure_never_makes_the_program_slower(pair: tuple[Recording, Recording]) -> None:
+def test_a_cure_never_makes_the_program_slower(
+    pair: tuple[Recording, Recording], request: pytest.FixtureRequest
+) -> None:
+    if PROGRAMS[request.node.callspec.params["pair"]].rule in WORK_COMES_BACK:
+        return
     faulty, cured = pair
     assert cured.end_ns <= faulty.end_ns
     assert cured.steady_ns <= faulty.steady_ns
@@ -409,10 +416,12 @@ def test_steady_steps_are_bounded_by_an_idle_device(pair: tuple[Recording, Recor
         owned = recording.owned_steps()
         steady = [step for step in owned if step.steady]
         if steady:
-            pid = steady[0].pid
+            own = steady[0].pid, steady[0].tid
+            tids = {(call.pid, call.correlation): call.tid for call in recording.calls}
+            mine = [op for op in recording.ops if op.pid == own[0]
+                    and tids.get((op.pid, op.correlation), own[1]) == own[1]]  # fmt: skip
             for boundary in (steady[0].start_ns, steady[-1].end_ns):
-                for op in recording.ops:
-                    assert op.pid != pid or not op.start_ns < boundary < op.end_ns
+                assert not [op for op in mine if op.start_ns < boundary < op.end_ns]
 
 
 UNPRICED = {
@@ -426,7 +435,9 @@ def test_the_fault_of_a_program_costs_time_and_a_control_has_none(
     sample: sample_traces.Sample,
 ) -> None:
     saving = sample_traces.true_saving_ns(sample.name)
-    if sample.rule is None or sample.rule in UNPRICED:
+    if sample.rule in WORK_COMES_BACK:
+        assert saving < 0
+    elif sample.rule is None or sample.rule in UNPRICED:
         assert saving == 0
     else:
         assert saving > 0.02 * record(sample.name).steady_ns
