@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from nsysdoctor.rulebook.rule import Rule, load_rules
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("unhurried", deadline=None)
+settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("unhurried")
 
 
