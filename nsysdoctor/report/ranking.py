@@ -37,8 +37,8 @@ def rank_key(finding: Finding) -> tuple[bool, bool, int, bool, int, int, str, st
 
     Failures to act on come before all others, since a program that did not work has no time worth
     pricing. Cures that need each other stand together, at what they save so. What is slow around
-    the work comes behind all others, in a section of its own. Among those for the record the ones that limit
-    what the capture can show come first.
+    the work comes behind all others, in a section of its own. Among those for the record the ones
+    that limit what the capture can show come first.
     """
     return (
         finding.category != FAILURES or finding.level == "info",
