@@ -83,7 +83,8 @@ def drains(
         }
     )
     found = found[found["device"] >= 0].reset_index(drop=True)
-    found = found.assign(gap=_behind_copies(_gap_behind(found, gaps), gaps, host_calls, ops))
+    gap = _gap_behind(found, gaps)
+    found = found.assign(gap=_behind_copies(gap, gaps, host_calls, ops) if len(gaps) else gap)
     late = pd.concat([host_pauses, input_waits, slow_graphs, driver_calls, costly_calls])
     kept = ~_held_elsewhere(found, host_calls, read_backs, gaps, late)
     kept &= ~_profiled(found, gaps, idle_parts.profiled)
@@ -167,8 +168,6 @@ def _behind_copies(
 ) -> Ints:
     """The gaps, or where a copy that the host waits for as well ends one the gap behind it, if
     that is longer: such a copy hides the hole that the wait makes."""
-    if not len(gaps):
-        return gap
     blocking = host_calls["blocks"].to_numpy() & (host_calls["op"].to_numpy() >= 0)
     waited = np.zeros(len(ops), dtype=bool)
     waited[host_calls["op"].to_numpy()[blocking]] = True
@@ -259,8 +258,7 @@ _PREDICATE_BYTES = 1
 
 
 def _variant(behind: pd.DataFrame, ecosystem: str) -> str:
-    """Which cure fits: of the loop of a compiler that reads its predicate back, of waits behind
-    uploads, or that of values that are read."""
+    """Which cure fits: for a compiled loop, for waits behind uploads, or for values read."""
     fetched = behind["direction"] == "DtoH"
     predicate = fetched & (behind["bytes"] == _PREDICATE_BYTES)
     if ecosystem == "jax" and predicate.mean() > _MOSTLY:
