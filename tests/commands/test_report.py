@@ -217,7 +217,8 @@ def test_a_disk_that_refuses_is_said_in_two_lines(trace: Path, tmp_path: Path) -
 
 def test_a_window_bounds_every_figure(trace: Path) -> None:
     made = report(trace, "--format", "json", "--window", "20ms:40000us").report
-    assert made["window"] == {"start_ns": 20 * MS, "end_ns": 40 * MS, "basis": "given"}
+    expected = {"start_ns": 20 * MS, "end_ns": 40 * MS, "basis": "given", "paused_ns": 0}
+    assert made["window"] == expected
     assert [d["span_ns"] for d in made["devices"]] == [20 * MS] * 2
 
 
