@@ -224,14 +224,16 @@ def _host(ops: pd.DataFrame, steps: int, gpus: int) -> dict[str, pd.DataFrame]:
         ignore_index=True,
     )
     phase = np.where(np.arange(steps) < 1, "warmup", "steady")
+    marked = pd.DataFrame(
+        {"step": np.arange(steps), "start_ns": start, "end_ns": end, "phase": phase}
+    )
     return {
         "ranges": ranges.drop(columns="depth"),
         "range_depth": ranges[["depth"]],
         "range_names": pd.DataFrame({"text": texts}),
         "waits": waits.assign(name="pthread_cond_timedwait", blocking=True),
-        "steps": pd.DataFrame(
-            {"step": np.arange(steps), "start_ns": start, "end_ns": end, "phase": phase}
-        ),
+        "steps": marked,
+        "step_times": marked,
     }
 
 

@@ -16,6 +16,7 @@ from nsysdoctor.gate.limits import Limits
 from nsysdoctor.gate.verdict import Verdict
 from nsysdoctor.report.model import Report, read_report
 from sample_traces import record, write
+from tests import swept
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,7 @@ COSTLY = ("attention_fallback", "unified_memory", "default_stream", "jit_in_loop
 """Other kernels, no copies left, no steps, bursts within a run."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", COSTLY)
 def test_a_fault_of_three_runs_fails_and_its_cure_passes(folder: Path, name: str) -> None:
     assert fault_after_cure(folder, name).answer == "fail"
@@ -49,6 +51,7 @@ def test_a_fault_of_three_runs_fails_and_its_cure_passes(folder: Path, name: str
     assert judge(cured, faulty, Limits()).answer == "pass"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
@@ -77,7 +80,7 @@ def test_d27_a_slow_start_does_not_change_the_verdict(folder: Path) -> None:
     assert fault_after_cure(folder, "slow_start").answer == "pass"
 
 
-@pytest.mark.parametrize("name", ["input_starvation", "graph_inference", "two_gpu"])
+@pytest.mark.parametrize("name", swept(["input_starvation", "graph_inference", "two_gpu"], 3))
 def test_another_seed_is_no_change(folder: Path, name: str) -> None:
     before, now = diagnosed(folder, name, False, 1), diagnosed(folder, name, False, 2)
     assert judge([now], make_baseline([before]), Limits()).answer == "pass"

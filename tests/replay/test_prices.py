@@ -19,6 +19,7 @@ from nsysdoctor.replay.graph import Graph, Kind, source_of
 from nsysdoctor.replay.patch import edited
 from nsysdoctor.replay.replay import Replay, run
 from nsysdoctor.tables.activity.gpu_rows import KERNEL
+from tests import swept
 from tests.replay.made import Cures, Made, cures_of, made
 
 TRACES = int(os.environ.get("NSYSDOCTOR_FUZZ", "100"))
@@ -76,13 +77,13 @@ def check(seed: int) -> None:
     assert (run(graph) == graph.nodes.time).all()
 
 
-@pytest.mark.parametrize("first", range(0, TRACES, PART))
+@pytest.mark.parametrize("first", swept(range(0, TRACES, PART), 4))
 def test_no_price_breaks_what_holds_for_all(first: int) -> None:
     for seed in range(first, min(first + PART, TRACES)):
         check(seed)
 
 
-@pytest.mark.parametrize("first", range(0, TRACES, PART))
+@pytest.mark.parametrize("first", swept(range(0, TRACES, PART), 4))
 def test_sets_of_cures_save_what_they_say_and_more_than_their_parts(first: int) -> None:
     for seed in range(first, min(first + PART, TRACES)):
         trace = made(seed)

@@ -12,7 +12,7 @@ import pytest
 
 from nsysdoctor.report.model import START_UP
 from sample_traces import PROGRAMS
-from tests import TESTS
+from tests import TESTS, swept
 from tests.accuracy import table
 from tests.rules.samples import report_of, row_of
 
@@ -24,21 +24,21 @@ UNPRICED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", swept(FAULTY, 6))
 def test_the_fault_is_the_first_finding(name: str) -> None:
     findings = report_of(name).findings
     assert findings, "nothing found"
     assert findings[0].rule == PROGRAMS[name].rule
 
 
-@pytest.mark.parametrize("name", [n for n in FAULTY if n not in UNPRICED])
+@pytest.mark.parametrize("name", swept([n for n in FAULTY if n not in UNPRICED], 6))
 def test_the_predicted_saving_is_near_the_true_one(name: str) -> None:
     row = row_of(name)
     assert row.true_ns > 0
     assert row.holds, table([row])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", swept(PROGRAMS, 6))
 def test_what_must_be_quiet_is_quiet(name: str) -> None:
     sample = PROGRAMS[name]
     # What is slow around the work is told apart from it, and no fault of a loop.
@@ -49,7 +49,7 @@ def test_what_must_be_quiet_is_quiet(name: str) -> None:
         assert not loud
 
 
-@pytest.mark.parametrize("name", [n for n in FAULTY if n not in UNPRICED])
+@pytest.mark.parametrize("name", swept([n for n in FAULTY if n not in UNPRICED], 6))
 def test_the_cure_silences_its_rule(name: str) -> None:
     rule = PROGRAMS[name].rule
     loud = [f for f in report_of(name, cured=True).findings if f.level != "info"]
@@ -57,6 +57,7 @@ def test_the_cure_silences_its_rule(name: str) -> None:
     assert left <= 0.1 * row_of(name).saving_ns
 
 
+@pytest.mark.sweep
 def test_the_table_is_the_golden_one() -> None:
     found = table(row_of(name) for name in FAULTY)
     if os.environ.get("NSYSDOCTOR_UPDATE"):
@@ -64,6 +65,7 @@ def test_the_table_is_the_golden_one() -> None:
     assert found == GOLDEN.read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_the_median_error_is_within_two_percent() -> None:
     assert median(row_of(n).error_ratio for n in FAULTY if n not in UNPRICED) <= 0.02
 
