@@ -8,6 +8,7 @@ import pytest
 
 from nsysdoctor.cases.rule_cases import Case, load_cases, run_case
 from nsysdoctor.rulebook.rule import Rule, built_in_folder, load_rule
+from tests import swept
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in built_in_folder().glob("*.yaml"))
@@ -23,9 +24,10 @@ def rule_named(name: str) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("rule", "case"), CASES, ids=[f"{name}: {case.name}" for name, case in CASES]
+    "one", swept(CASES, 3), ids=[f"{name}: {case.name}" for name, case in CASES]
 )
-def test_case(rule: str, case: Case) -> None:
+def test_case(one: tuple[str, Case]) -> None:
+    rule, case = one
     assert run_case(case, rule_named(rule)).faults == ()
 
 

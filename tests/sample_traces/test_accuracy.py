@@ -79,7 +79,7 @@ def test_older_exports_lead_to_the_same_first_finding(name: str, layout: str) ->
     assert findings[0].rule == PROGRAMS[name].rule
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", swept(PROGRAMS, 6))
 def test_savings_stay_within_the_window_and_do_not_add_up_twice(name: str) -> None:
     report = report_of(name)
     savings = [f.saving_ns or 0 for f in report.findings]

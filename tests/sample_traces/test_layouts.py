@@ -13,7 +13,7 @@ import pytest
 from sample_traces import PROGRAMS, record, write
 from sample_traces.__main__ import KEPT, main
 from sample_traces.layouts import LAYOUTS, Layout
-from tests import SAMPLES
+from tests import SAMPLES, swept
 
 WHERE = ["start!", "end!", "deviceId!", "contextId!", "streamId!", "correlationId", "globalPid"]
 GREEN = [*WHERE[:4], "greenContextId", *WHERE[4:]]
@@ -279,7 +279,7 @@ def test_an_unknown_layout_is_refused_and_nothing_is_written(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", swept(sorted(PROGRAMS), 5))
 def test_every_program_can_be_written(tmp_path: Path, name: str) -> None:
     with closing(written(name, tmp_path / "a.sqlite")) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -19,6 +19,7 @@ from sample_traces.program import Program
 from sample_traces.programs.training import Job
 from sample_traces.recording import NOTHING, Op
 from sample_traces.work import Copy, Graph, Kernel, Migration, Set, download, upload
+from tests import swept
 
 MILLISECOND = 1_000_000
 MIB = 1 << 20
@@ -354,7 +355,7 @@ def _serial_keys(op: Op) -> tuple[int, int, int, int]:
 WORK_COMES_BACK = {"failed_calls"}
 """Faults by which work is not done: cured, the program does it and takes longer."""
 
-@pytest.fixture(scope="module", params=sorted(PROGRAMS))
+@pytest.fixture(scope="module", params=swept(sorted(PROGRAMS), 5))
 def pair(request: pytest.FixtureRequest) -> tuple[Recording, Recording]:
     name = request.param
     return record(name), record(name, cured=True)
@@ -430,7 +431,7 @@ UNPRICED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sample", PROGRAMS.values(), ids=PROGRAMS.keys())
+@pytest.mark.parametrize("sample", swept(PROGRAMS.values(), 5), ids=PROGRAMS.keys())
 def test_the_fault_of_a_program_costs_time_and_a_control_has_none(
     sample: sample_traces.Sample,
 ) -> None:

@@ -14,6 +14,7 @@ from nsysdoctor.tables.ledger.device_phases import PHASES
 from nsysdoctor.trace.trace import Trace, open_trace
 from nsysdoctor.trace.window import parse_window
 from sample_traces import PROGRAMS, record, write
+from tests import swept
 from tests.make_scene import trace_of
 
 MS, US = 1_000_000, 1_000
@@ -60,7 +61,7 @@ def _keyed(spent: pd.Series[int]) -> list[tuple[tuple[object, ...], int]]:
     return [(k if isinstance(k, tuple) else (k,), n) for k, n in spent.items() if n]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", swept(PROGRAMS, 8))
 def test_the_ledger_of_every_program_tiles_its_lost_time(name: str, tmp_path: Path) -> None:
     write(record(name), tmp_path / "run.sqlite")
     assert_tiles(open_trace(tmp_path / "run.sqlite"))
