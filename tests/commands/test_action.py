@@ -175,6 +175,7 @@ def test_inputs_are_words_not_commands(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.sweep
 def test_a_trace_gets_a_dashboard(tmp_path: Path) -> None:
     put(tmp_path, run())
     (tmp_path / "a run.sqlite").touch()
@@ -220,6 +221,7 @@ def test_a_bad_option_leaves_no_earlier_comment(tmp_path: Path) -> None:
     assert text.startswith("### nsysdoctor gate: cannot judge")
 
 
+@pytest.mark.sweep
 def test_traces_of_one_name_keep_a_dashboard_each(tmp_path: Path) -> None:
     put(tmp_path, run())
     sample = (ROOT / "sample_traces" / "healthy.sqlite").read_bytes()

@@ -219,6 +219,7 @@ def test_a_lost_table_exits_2(folder: Path) -> None:
     assert "table nvtx: recorded in the baseline, no rows now" in done.stdout
 
 
+@pytest.mark.sweep
 def test_runs_over_other_windows_are_not_compared(folder: Path) -> None:
     path = str(ROOT / "sample_traces" / "pageable_copy.sqlite")
     saved = call(folder, "baseline", "save", path, "--window", "500ms:1500ms", "-o", "w.json")
@@ -230,6 +231,7 @@ def test_runs_over_other_windows_are_not_compared(folder: Path) -> None:
     assert "--window 500000000:1500000000" in " ".join(other.stdout.split())
 
 
+@pytest.mark.sweep
 def test_parts_of_steps_in_a_window_make_no_change_of_kernels(folder: Path) -> None:
     path = str(ROOT / "sample_traces" / "pageable_copy.sqlite")
     for name, window in (("long", "0.5s:1s"), ("short", "1s:1.1s")):

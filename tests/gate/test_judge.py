@@ -546,9 +546,14 @@ def test_the_same_runs_always_pass(loop: Loop, count: int) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(loops, loops)
-def test_no_change_fails_both_ways(one: Loop, other: Loop) -> None:
-    """What lost utilization one way gained it the other way round."""
+def test_no_metric_fails_both_ways(one: Loop, other: Loop) -> None:
+    """What lost utilization one way gained it the other way round. A step within noise that idles
+    more for less work may fail by utilization one way and by its time the other way."""
     before, now = runs(3, 0, **vars(one)), runs(3, 9, **{**vars(other), "devices": one.devices})
     there = held(before, now)
     back = held(now, before)
-    assert not (there.answer == "fail" and back.answer == "fail")
+    failed = [
+        {(line.metric, line.device) for line in verdict.lines if line.state == "failed"}
+        for verdict in (there, back)
+    ]
+    assert not failed[0] & failed[1]

@@ -70,12 +70,14 @@ def test_a_planted_fault_fails_and_its_cause_is_named(folder: Path, name: str, c
     assert told == pytest.approx(first.found - first.baseline, abs=2)
 
 
+@pytest.mark.sweep
 def test_d24_slower_graph_launches_leave_kernel_time_unchanged(folder: Path) -> None:
     why = fault_after_cure(folder, "slow_graph_launch").lines[0].why
     assert "(cudaGraphLaunch +" in why
     assert "kernel time unchanged" in why
 
 
+@pytest.mark.sweep
 def test_d27_a_slow_start_does_not_change_the_verdict(folder: Path) -> None:
     assert fault_after_cure(folder, "slow_start").answer == "pass"
 

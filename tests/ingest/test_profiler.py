@@ -14,6 +14,7 @@ from nsysdoctor.errors import EmptyTraceError, UnreadableTraceError
 from nsysdoctor.report.model import Finding, Report
 from nsysdoctor.trace.trace import open_trace
 from sample_traces import PROGRAMS, record, write
+from tests import swept
 from tests.ingest.chrome import chrome, write_chrome
 
 PROGRAM_NAMES = (
@@ -30,7 +31,7 @@ def acts(report: Report) -> list[Finding]:
     return sorted(found, key=lambda f: (f.rule, f.subject))
 
 
-@pytest.mark.parametrize("name", PROGRAM_NAMES)
+@pytest.mark.parametrize("name", swept(PROGRAM_NAMES, 5))
 def test_both_recorders_give_the_same_findings(name: str, tmp_path: Path) -> None:
     recording = record(name)
     write(recording, tmp_path / "run.sqlite")

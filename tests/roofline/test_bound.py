@@ -343,6 +343,7 @@ LAUNCH = st.tuples(
     st.sampled_from([None, 16, 148]),
     st.randoms(use_true_random=False),
 )
+@pytest.mark.sweep
 def test_no_rate_above_peak(rows: list, peak: float | None, sm_count: int | None, order) -> None:  # noqa: ANN001
     table = kernel_traffic(launches(*rows), POOL, peak, sm_count)
     known = table.dropna(subset="bytes")
