@@ -235,7 +235,7 @@ def conclude(
     ]
     combined = max([report.combined_saving_ns, *(f.saving_ns or 0 for f in more)])
     # Of equal savings the one about the whole job says more than the one about its rank.
-    order = ranked([*report.findings, *more], lambda f: (*rank_key(f)[:6], f not in more))
+    order = ranked([*report.findings, *more], lambda f: (*rank_key(f)[:5], f not in more))
     return replace(
         report,
         findings=order.findings,

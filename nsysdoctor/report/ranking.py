@@ -32,19 +32,18 @@ def level_of(saving_ratio: float) -> Level:
     return next((level for least, level in _SHARES if saving_ratio >= least), "info")
 
 
-def rank_key(finding: Finding) -> tuple[bool, bool, int, bool, int, int, str, str, int]:
+def rank_key(finding: Finding) -> tuple[bool, int, bool, int, int, str, str, int]:
     """Returns what findings are sorted by: level, saving, then names, so that no two tie.
 
     Failures to act on come before all others, since a program that did not work has no time worth
     pricing. Cures that need each other stand together, at what they save so. What is slow around
-    the work comes behind all others, in a section of its own. Among those for the record the ones
-    that limit what the capture can show come first.
+    the work comes behind the others of its level. Among those for the record the ones that limit
+    what the capture can show come first.
     """
     return (
         finding.category != FAILURES or finding.level == "info",
-        finding.category == START_UP,
         LEVELS.index(finding.level),
-        finding.level != "info" or finding.category != CAPTURE,
+        finding.category == START_UP if finding.level != "info" else finding.category != CAPTURE,
         -finding.worth_ns,
         -(finding.saving_ns or 0),
         finding.rule,
